@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flwr_causal.reports.record import RunRecord
 
 #: Values of the option ``model`` whose effects are curves, which tell directions apart.
-CURVED = ("additive", "mlp")
+CURVED = ("additive", "group", "mlp")
 #: Reports test graphs of at most so many variables; more take seconds.
 MOST_VARIABLES = 120
 

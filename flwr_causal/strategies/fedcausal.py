@@ -410,6 +410,11 @@ class FedCausal(PaperVariant, LinearStrategy):
             units = self.units(agreement) if in_units else 1.0
             graph, warnings = plausible(graph, units, masks)
         if searched is not None:
+            if searched.known:
+                loss = evidence_search.turning_loss(
+                    graph.adjacency, searched.known, masks, agreement.names, agreement.n
+                )
+                graph = replace(graph, turning_loss=loss)
             warnings += self._undecided(agreement, masks, searched, graph)
         elif agreement.targets:
             pass  # interventions direct edges too
@@ -459,7 +464,8 @@ class FedCausal(PaperVariant, LinearStrategy):
         undecided = None
         if self.options.noise == "own":
             noise = noise * agreement.variance
-            undecided = evidence_search.undecided(best)
+            if graph.turning_loss is not None:
+                undecided = graph.adjacency & (graph.turning_loss == 0)
         return direction_warning(
             graph,
             masks,

@@ -53,10 +53,13 @@ class Searched(NamedTuple):
     problem : SearchProblem
         Background knowledge and limits.
     searches : tuple of State
+    known : mapping of (variable, parents) to float
+        The evidence of all exchanges so far, in nats.
     """
 
     problem: evidence_search.SearchProblem
     searches: tuple[evidence_search.State, ...]
+    known: Cache
 
     @property
     def best(self) -> evidence_search.State:
@@ -102,13 +105,14 @@ def search_on_evidence(
     reason : str
         Why the search is over.
     """
+    known: Cache = {}
     searched = Searched(
         problem,
         tuple(
             evidence_search.init(graph, start.scores, problem) for graph in (start.graph, required)
         ),
+        known,
     )
-    known: Cache = {}
     reason = None
     while reason is None:
         graphs, wanted = zip(*((one.graph, one.wanted) for one in searched.searches), strict=True)
@@ -119,7 +123,7 @@ def search_on_evidence(
         for search, tables in zip(searched.searches, _tables(replies, num_rows), strict=True):
             known |= evidence_search.known_evidence(search, tables)
             steps.append(evidence_search.server_step(search, tables, problem))
-        searched = Searched(problem, tuple(state for state, _ in steps))
+        searched = Searched(problem, tuple(state for state, _ in steps), known)
         best = searched.best
         reasons = [evidence_search.finished(*step, problem) for step in steps]
         reason = reasons[searched.searches.index(best)] if all(reasons) else None
@@ -127,7 +131,7 @@ def search_on_evidence(
             better = evidence_search.recombined(known, best.graph, problem)
             if better is not None:
                 again = evidence_search.init(better, best.ranking, problem, best.exchanges)
-                searched, reason = Searched(problem, (again,)), None
+                searched, reason = Searched(problem, (again,), known), None
         yield Note(
             {
                 "moves": sum(info.added + info.deleted + info.reversed for _, info in steps),

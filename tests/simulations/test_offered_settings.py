@@ -38,3 +38,16 @@ def test_settings_that_are_offered_are_accepted(method, options):
         simulate(method, found, **options, strict=True)
     assert error.value.settings
     simulate(method, found, **options, **error.value.settings)
+
+
+@pytest.mark.parametrize("method", ["moments", "lingam"])
+def test_ids_that_are_text_here_and_digits_there_are_left_out_if_told(method):
+    rng = np.random.default_rng(0)
+    parties = [
+        pd.DataFrame(rng.normal(size=(40, 2)), columns=["x", "y"]).assign(patient=ids)
+        for ids in ([f"P{k:03d}" for k in range(40)], range(501, 541))
+    ]
+    with pytest.raises(DataError, match="Set exclude='patient'") as caught:
+        simulate(method, parties)
+    run = simulate(method, parties, **caught.value.settings)
+    assert run.graph.names == ("x", "y")

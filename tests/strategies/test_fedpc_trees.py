@@ -123,3 +123,20 @@ def test_constant_columns(table):
     rows = odd.iloc[:50]
     # What is the same in all rows says nothing; other columns draw other starts.
     assert abs(kept.log_likelihood(rows).mean() - dropped.log_likelihood(rows).mean()) < 0.05
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"target": "target"}, {"components": 3}, {"learner": "class-conditional"}],
+    ids=str,
+)
+def test_the_order_of_columns_decides_nothing(table, options):
+    """Roots of trees, draws of components and folds of rows follow the names."""
+    rows, few = mixed(50, seed=5), table.iloc[:400]
+    columns = list(table.columns)
+    first, *others = (
+        simulate("fedpc", split(few[order], 2, seed=0), **options).model.log_likelihood(rows)
+        for order in (columns, columns[::-1], columns[2:] + columns[:2])
+    )
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=1e-9)

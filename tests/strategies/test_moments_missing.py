@@ -14,9 +14,9 @@ from flwr_causal.core.blocks.design import Category, Number
 from flwr_causal.core.blocks.missing import MOST_STEPS, change, stepped
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.second_moments import other_sums
+from flwr_causal.sources import completed
 from flwr_causal.sources.completed import _never_together
 from flwr_causal.strategies import Moments
-from flwr_causal.strategies.moments import missing
 
 NAMES = list("abcdef")
 WEIGHTS = np.zeros((6, 6))
@@ -179,11 +179,11 @@ def test_every_form_ends_within_a_thousandth_of_the_pooled_estimate(form, monkey
         ended.append(moved)
         return found
 
-    of_steps = missing._iterated
-    monkeypatch.setattr(missing, "_iterated", kept)
+    of_steps = completed._iterated
+    monkeypatch.setattr(completed, "_iterated", kept)
     for secure in (False, True):
         simulate("moments", tables, **EM, **options, secure_aggregation=secure)
-    monkeypatch.setattr(missing, "TOLERANCE", 1e-10)
+    monkeypatch.setattr(completed, "TOLERANCE", 1e-10)
     simulate("moments", tables, **EM, **options)
     opened, secured, exact = ended
     for found in (opened, secured):
@@ -417,7 +417,7 @@ def test_sums_that_are_not_those_of_the_report_are_refused():
 @pytest.mark.nightly
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
 def test_intervals_cover_the_effects(share):
-    # Other worlds and seeds: see core.blocks.missing.informing_rows.
+    # Other worlds and seeds: see core.blocks.core.blocks.missing.informing_rows.
     covered = []
     truth = np.linalg.inv(np.eye(6) - WEIGHTS)
     for seed in range(100, 180):

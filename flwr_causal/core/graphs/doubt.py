@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
 from flwr_causal.core.graphs.adjustment import with_past
-from flwr_causal.core.graphs.equivalence import meek, reversible, undirected_part
+from flwr_causal.core.graphs.equivalence import (
+    informed_class,
+    meek,
+    reversible,
+    undirected_part,
+    with_edge_turned,
+)
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
 
 #: Less doubt than this level needs no decision. A further sample is to find a present edge at this
@@ -26,6 +33,15 @@ Doubt: TypeAlias = tuple[float, Literal["presence", "direction"], str]
 Evidence: TypeAlias = Literal["independencies", "equal variances", "curves"]
 #: Doubt about a direction for which the rows alone give no reason.
 OPEN = 0.5
+#: On what such a direction rests.
+RESTS: dict[Evidence, str] = {
+    "independencies": "",
+    "equal variances": ", and the graph's rests on the assumption of one noise variance",
+    "curves": (
+        ", and the graph's rests on the curves of effects: the likelihood of the other one has not "
+        "been tested"
+    ),
+}
 
 
 class EdgeTest(NamedTuple):
@@ -122,8 +138,8 @@ def doubtful_edges(
         How many edges.
     evidence
         What tells directions apart that the independencies leave open: nothing more; the assumption
-        that all noise terms have one variance; or the curves of effects, whose weight is not known,
-        so that nothing is said of these directions.
+        that all noise terms have one variance; or the curves of effects, by the graph's
+        ``turning_loss`` as far as the method compares likelihoods.
 
     Returns
     -------
@@ -154,8 +170,8 @@ def doubtful_edges(
         if place is None and sure is not None:
             doubts.append((1.0 - sure, "presence", f"it has confidence {sure:.2f}"))
         if place is not None:
-            open_one = bool(either[place]) and evidence != "curves"
-            doubts += _about_direction(graph, place, mark, evidence, either=open_one)
+            either_one = bool(either[place])
+            doubts += _about_direction(graph, place, mark, evidence, either=either_one)
         if doubts:
             # Of equal doubts the first, which is about the presence.
             doubt, about, reason = max(doubts, key=lambda one: one[0])
@@ -167,6 +183,59 @@ def doubtful_edges(
             edge = DoubtfulEdge(cause, mark, effect, doubt, about, reason, remedy)
             found.append((-doubt, np.inf if test is None else test.statistic, edge))
     return [edge for *_, edge in sorted(found, key=lambda one: one[:2])][:count]
+
+
+def turning_loss(
+    adjacency: BoolArray,
+    allowed: BoolArray,
+    names: Sequence[str],
+    score: Callable[[int, tuple[int, ...]], float],
+) -> FloatArray:
+    """Return how many nats less likely the rows are where an edge of a DAG is turned.
+
+    The DAG is compared with two graphs in which the edge is turned, each with its own best fit, of
+    which the likelier one counts: the one of the same independencies that turns few other edges,
+    and the one that turns no other edge, if it has no cycle.
+
+    Parameters
+    ----------
+    adjacency : ndarray of bool, shape (d, d)
+        A directed acyclic graph.
+    allowed : ndarray of bool, shape (d, d)
+        Edges that may stand.
+    names : sequence of str
+        Of the variables; they decide ties.
+    score : callable
+        Returns the log-likelihood of a variable given its parents (in the order of their indices),
+        less what their choice costs, in nats; NaN where it is not known.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        To a thousandth; 0 where the independencies, or what is allowed, decide the direction, where
+        there is no edge, and where the likelihood of the graph of the same independencies is not
+        known. Below 0 the rows are likelier with the edge turned.
+    """
+    found = np.zeros(adjacency.shape)
+    marks, order = informed_class(adjacency, allowed), topological_order(adjacency, names)
+
+    def loss(other: BoolArray) -> float:
+        changed = np.flatnonzero((other != adjacency).any(axis=0)).tolist()
+        present, turned = (
+            [score(child, tuple(np.flatnonzero(graph[:, child]).tolist())) for child in changed]
+            for graph in (adjacency, other)
+        )
+        return float(np.sum(present) - np.sum(turned))
+
+    for cause, effect in np.argwhere(adjacency & marks.T).tolist():
+        equivalent = loss(with_edge_turned(adjacency, marks, cause, effect, order))
+        if np.isnan(equivalent):
+            equivalent = 0.0  # other independencies alone may make the second graph less likely
+        alone = adjacency.copy()
+        alone[[cause, effect], [effect, cause]] = False, True
+        other = loss(alone) if is_acyclic(alone) else np.nan
+        found[cause, effect] = round(float(np.fmin(equivalent, other)), 3)
+    return found
 
 
 def _about_presence(
@@ -198,14 +267,17 @@ def _about_direction(
         found.append((1.0 - forward, "direction", f"its direction has confidence {forward:.2f}"))
     if either and graph.turning_loss is not None:
         loss = float(graph.turning_loss[place])
-        reason = f"the other direction makes the rows less likely by {loss:.3g} nats"
+        less = "less" if loss > 0 else "more"
+        reason = f"the other direction makes the rows {less} likely by {abs(loss):.3g} nats"
         if loss == 0:
-            reason = "the rows agree with both directions, and so does their noise"
-        found.append((float(1 / (1 + np.exp(min(loss, 500.0)))), "direction", reason))
+            same = ", and so does their noise"
+            if evidence == "curves":
+                same = ": no curve of an effect that was compared tells them apart"
+            reason = f"the rows agree with both directions{same}"
+        doubt = float(1 / (1 + np.exp(np.clip(loss, -500.0, 500.0))))
+        found.append((doubt, "direction", reason))
     elif either:
-        reason = "the independencies in the rows agree with both directions"
-        if evidence == "equal variances":
-            reason += ", and the graph's rests on the assumption of one noise variance"
+        reason = f"the independencies in the rows agree with both directions{RESTS[evidence]}"
         found.append((OPEN, "direction", reason))
     return found
 

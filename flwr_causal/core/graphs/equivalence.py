@@ -26,6 +26,8 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import BoolArray
 
 
@@ -200,6 +202,38 @@ def reversible(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:
         If there is a directed cycle.
     """
     return adjacency & informed_class(adjacency, allowed).T
+
+
+def with_edge_turned(
+    adjacency: BoolArray, marks: BoolArray, cause: int, effect: int, order: Sequence[int]
+) -> BoolArray:
+    """Return the member of a DAG's class in which an edge is turned, and few others are.
+
+    Parameters
+    ----------
+    adjacency : ndarray of bool, shape (d, d)
+        A directed acyclic graph.
+    marks : ndarray of bool, shape (d, d)
+        Its :func:`informed_class`.
+    cause, effect : int
+        An edge of ``adjacency`` that is undirected in ``marks``.
+    order : sequence of int
+        A causal order of the DAG: the first edges in it keep their direction, if they can.
+
+    Returns
+    -------
+    ndarray of bool, shape (d, d)
+    """
+    turned = marks.copy()
+    turned[cause, effect] = False
+    turned = meek(turned)
+    for first in order:
+        for second in order:
+            if adjacency[first, second] and turned[first, second] and turned[second, first]:
+                # Any direction that Meek's rules leave open can stand (Meek 1995, theorem 4).
+                turned[second, first] = False
+                turned = meek(turned)
+    return turned
 
 
 def consistent_extension(marks: BoolArray) -> BoolArray | None:

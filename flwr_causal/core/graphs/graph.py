@@ -100,9 +100,10 @@ class CausalGraph(SingleThreaded):
         where a method has it (``fedges``). It does not say how sure an edge is: parties with few
         rows disagree by chance, and all may be wrong alike.
     turning_loss : ndarray of float64, shape (d, d), optional
-        How many nats less likely the rows are by the method's own score where an edge is turned, 0
-        elsewhere and where that is chance; of methods whose score tells directions apart
-        (``lingam``).
+        How many nats less likely the rows are by the method's own score where an edge is turned,
+        below 0 where they are likelier; 0 elsewhere and where that is chance. Of methods whose
+        score tells directions apart: of all edges (``lingam``), or of those whose direction the
+        independencies leave open (additive models, the search of ``fedcausal``).
     required : ndarray of bool, shape (d, d), optional
         Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
         neither `threshold` nor the removal of cycles drops them.

@@ -65,7 +65,7 @@ UNSHARED_COLUMNS = "unshared_columns"
 UNSHARED: Settings = {UNSHARED_COLUMNS: ("keep", "drop")}
 #: Where columns that some parties lack are kept, how methods take them as missing.
 GAPS_OF_KEPT: Mapping[str, str | int] = {"missing_values": "em"}
-INFINITE, MISSING = "infinite value", "missing value"
+MISSING = "missing value"
 GAPS: Settings = {"missing_values": ("em", "keep", "drop")}
 SAME_NAME = " columns have this name"
 NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
@@ -105,6 +105,9 @@ class TableProblem(NamedTuple):
     settings : mapping of str to tuple, default {}
         The options that solve it together, each with its possible values; empty: only another table
         does.
+    assumable : bool, default True
+        Whether these may be set without a word of the user: False where they may hide an error of
+        the table.
     """
 
     party: str | None
@@ -113,6 +116,7 @@ class TableProblem(NamedTuple):
     remedy: str
     amount: int | None = None
     settings: Settings = NO_OPTION
+    assumable: bool = True
 
 
 @dataclass
@@ -149,9 +153,12 @@ class Findings:
         remedy: str,
         amount: int | None = None,
         settings: Settings = NO_OPTION,
+        *,
+        assumable: bool = True,
     ) -> None:
         """Add a problem of a column at one party, or at all of them together (None)."""
-        self.problems.append(TableProblem(party, name, problem, remedy, amount, settings))
+        one = TableProblem(party, name, problem, remedy, amount, settings, assumable)
+        self.problems.append(one)
 
 
 def in_words(problems: Sequence[TableProblem]) -> list[str]:
@@ -244,12 +251,10 @@ def is_left_open(problem: TableProblem, policy: Policy, left_open: Collection[st
 def _may_be_assumed(problem: TableProblem, policy: Policy) -> bool:
     """Return whether an option solves a problem that is no error of the table.
 
-    Such errors are infinite values and columns without values. A column that is declared is a
-    variable, and never left out.
+    A column that is declared is a variable, and never left out.
     """
-    of_table = problem.text in (INFINITE, NO_VALUE)
     declared = "exclude" in problem.settings and problem.name in policy.named
-    return bool(problem.settings) and not (of_table or declared)
+    return bool(problem.settings) and problem.assumable and not declared
 
 
 def assumed(
@@ -338,7 +343,7 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
                 for party, column in holders.items()
                 if not reports[party].is_empty(column)
             }
-            _check_kinds(name, filled, policy, found)
+            _check_kinds(name, filled, reports, policy, found)
         if name not in found.dropped:
             _check_values(name, holders, reports, policy, found)
         if has_states and name not in found.dropped:
@@ -537,19 +542,18 @@ def normal(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> None:
+def _check_kinds(
+    name: str,
+    filled: Holders,
+    reports: Mapping[str, TableReport],
+    policy: Policy,
+    found: Findings,
+) -> None:
     """Find columns that are no numbers, or numbers here and text there."""
     texts = [party for party, column in filled.items() if not column.is_number]
     numbers = [party for party in filled if party not in texts]
     if texts and numbers and not (policy.text_columns == "keep" and _are_codes(filled)):
-        there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
-        for party in texts:
-            problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
-            why = _strays(filled[party]) or STRAY_WORD
-            remedy = f"make it the same everywhere ({why})"
-            if policy.text_columns == "keep":
-                remedy += ", or name it in the option categories if its numbers are codes"
-            found.add(party, name, problem, remedy)
+        _check_mixture(name, texts, numbers, filled, reports, policy, found)
     elif not texts:
         return
     elif policy.text_columns == "drop":
@@ -576,6 +580,49 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
                 found.add(party, name, problem, "make it the same everywhere")
+
+
+def _check_mixture(
+    name: str,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    filled: Holders,
+    reports: Mapping[str, TableReport],
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Add the problem of a column that is text at some parties and numbers at others."""
+    there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
+    whole = all(_may_be_whole(filled[party], reports[party]) for party in numbers)
+    for party in texts:
+        problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
+        why = _strays(filled[party]) or STRAY_WORD
+        remedy = f"make it the same everywhere ({why})"
+        settings = NO_OPTION
+        if whole and _all_differ(filled[party], reports[party], policy):
+            remedy += (
+                ", or leave it out with the option exclude, or name it in the option for its "
+                "role (row_id, series_column), if it names the rows: no two texts are equal"
+            )
+            settings = excluded(name)
+        elif policy.text_columns == "keep":
+            remedy += ", or name it in the option categories if its numbers are codes"
+        # Of measurements that are written as texts no two may be equal either.
+        found.add(party, name, problem, remedy, settings=settings, assumable=False)
+
+
+def _all_differ(column: ColumnReport, report: TableReport, policy: Policy) -> bool:
+    """Return whether no two rows have the same text, as far as texts are counted."""
+    text = column.kind == "category" and not column.stray
+    return text and (column.texts > policy.max_states or column.texts >= report.rows > 2)
+
+
+def _may_be_whole(column: ColumnReport, report: TableReport) -> bool:
+    """Return whether the numbers of a column may be whole, by what its party reports of them."""
+    if column.distinct or not report.has_sums:
+        return column.whole or not column.distinct
+    total = column.mean * report.rows_of_means + column.remainder
+    return abs(total - round(total)) < 1e-3
 
 
 def excluded(name: str) -> Settings:
@@ -642,7 +689,15 @@ def _check_values(
                 if word == "missing":
                     remedy += "; moments and fedges use them, with 'em'"
                     settings = GAPS
-                found.add(party, name, f"{word} value", remedy, count, settings)
+                found.add(
+                    party,
+                    name,
+                    f"{word} value",
+                    remedy,
+                    count,
+                    settings,
+                    assumable=word == "missing",
+                )
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
             found.add(party, name, problem, "give the column a larger unit")
@@ -727,7 +782,7 @@ def _check_states(
         settings = NO_OPTION if strays else _as_fewer_states(name, numeric)
         found.add(party, name, problem, strays or remedy, settings=settings)
     elif len(states) > policy.max_states:
-        numeric = any(column.kind == "numeric" for column in filled.values())
+        numeric = all(column.kind == "numeric" for column in filled.values())
         problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"
         remedy = _remedy(numeric, len(states), False, policy)
         found.add(None, name, problem, remedy, settings=_as_fewer_states(name, numeric))
@@ -745,7 +800,7 @@ def _check_empty(name: str, policy: Policy, found: Findings) -> None:
         # Its parties lack columns of which they may tell nothing.
         found.dropped[name] = "no value at any party, or too few to be told"
     else:
-        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name))
+        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name), assumable=False)
 
 
 def check_repetition(
@@ -834,7 +889,7 @@ def _check_constant(
         if reports[party].has_rows and not reports[party].is_empty(column)
     ]
     if not filled and policy.keeps_missing and policy.constant_columns == "fail":
-        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name))
+        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name), assumable=False)
     if not filled and policy.keeps_missing and policy.constant_columns == "drop":
         found.dropped[name] = "no value at any party"
     constant = [party for party in filled if holders[party].distinct_one]

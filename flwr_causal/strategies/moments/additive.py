@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.nonlinear.additive import THRESHOLD, additive
+from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, turning_loss
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import number_or_none
 from flwr_causal.doubts.graphs import plausible
@@ -40,4 +41,6 @@ def solve_additive(pooled: Products, options: MomentsOptions) -> Outcome:
     scores = np.abs(graph.raw_weights)
     # Strengths are in the units of what is explained.
     graph, warnings = plausible(graph, 1 / spread, masks)
+    loss = turning_loss(moments, graph.adjacency, masks.allowed, graph.names)
+    graph = replace(graph, turning_loss=loss)
     return Outcome(moments, graph, None, scores, tuple(warnings), {})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import dags, matrix, v_structures
 
 from flwr_causal.core.graphs import equivalence
-from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
+from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic, topological_order
 
 
 def all_dags(size):
@@ -46,6 +46,19 @@ def test_the_number_of_dags_and_classes_is_the_known_one():
     for size, expected in counts.items():
         dags_of_size = list(all_dags(size))
         assert (len(dags_of_size), len({class_key(dag) for dag in dags_of_size})) == expected
+
+
+def test_a_turned_edge_keeps_the_class_and_turns_as_few_other_edges_as_possible(classes):
+    for members in classes.values():
+        for dag in members:
+            marks, order = equivalence.cpdag(dag), topological_order(dag)
+            for i, j in np.argwhere(dag & marks.T):
+                turned = equivalence.with_edge_turned(dag, marks, i, j, order)
+                assert turned[j, i]
+                assert class_key(turned) == class_key(dag)
+                assert is_acyclic(turned)
+                fewest = min((other ^ dag).sum() for other in members if other[j, i])
+                assert (turned ^ dag).sum() == fewest
 
 
 def test_the_cpdag_is_the_union_of_its_class(classes):

@@ -20,6 +20,7 @@ from flwr_causal.core.nonlinear.additive import (
     least_squares,
     objective,
     strengths,
+    turning_loss,
 )
 from flwr_causal.core.nonlinear.basis import basis_rows, raw_basis
 from flwr_causal.data.synthetic.linear import federated_linear
@@ -319,3 +320,74 @@ def test_a_constant_variable_has_no_edges():
 def test_bad_options_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         additive(summed([chain_rows(50)]), **({"num_variables": 3} | options))
+
+
+# The loss where an edge is turned
+
+
+def losses(rows, edges, forbidden=()):
+    d = rows.shape[1]
+    adjacency, allowed = np.zeros((d, d), dtype=bool), ~np.eye(d, dtype=bool)
+    for i, j in edges:
+        adjacency[i, j] = True
+    for i, j in forbidden:
+        allowed[i, j] = False
+    return turning_loss(summed([rows[::2], rows[1::2]]), adjacency, allowed, NAMES[:d])
+
+
+def score_by_rows(rows, child, causes):
+    """Return the best likelihood less the BIC's cost over linear and curved effects, by rows."""
+    rows, n = rows - rows.mean(axis=0), len(rows)
+    functions = raw_basis(rows / rows.std(axis=0))
+    scores = []
+    for curved in itertools.product([False, True], repeat=len(causes)):
+        columns = [
+            functions[:, i] if c else rows[:, [i]] for i, c in zip(causes, curved, strict=True)
+        ]
+        X = np.hstack([np.ones((n, 1)), *columns])
+        left = rows[:, child] - X @ np.linalg.lstsq(X, rows[:, child], rcond=None)[0]
+        scores.append(-(n * np.log((left**2).mean()) + (X.shape[1] - 1) * np.log(n)) / 2)
+    return max(scores)
+
+
+def test_the_loss_of_a_turned_edge_is_that_of_regressions_on_the_rows():
+    rows = chain_rows(400)[:, 1:]
+    loss = losses(rows, [(0, 1)])
+    (kept, turned) = (
+        score_by_rows(rows, i, ()) + score_by_rows(rows, j, (i,)) for i, j in ((0, 1), (1, 0))
+    )
+    assert loss[0, 1] == pytest.approx(kept - turned, abs=0.01)
+    assert loss[0, 1] > 20
+    assert losses(rows, [(1, 0)])[1, 0] == pytest.approx(turned - kept, abs=0.01)
+    assert np.count_nonzero(loss) == 1
+
+
+def test_in_a_chain_the_better_of_the_graphs_with_the_edge_turned_counts():
+    """They are those of the same class, and of the edge alone, whose family has two causes."""
+    rows = chain_rows(400, 3)
+    kept = sum(score_by_rows(rows, *one) for one in ((0, ()), (1, (0,)), (2, (1,))))
+    whole = sum(score_by_rows(rows, *one) for one in ((2, ()), (1, (2,)), (0, (1,))))
+    alone = sum(score_by_rows(rows, *one) for one in ((0, ()), (1, (0, 2)), (2, ())))
+    loss = losses(rows, [(0, 1), (1, 2)])
+    assert loss[1, 2] == pytest.approx(kept - max(whole, alone), abs=0.01)
+
+
+def test_linear_gaussian_effects_lose_nothing():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(800, 5))
+    edges = [(0, 1), (1, 2), (1, 3), (0, 4), (1, 4)]
+    for i, j in edges:
+        rows[:, j] += rows[:, i]
+    loss = losses(rows, edges)
+    np.testing.assert_array_equal(loss, 0.0)
+
+
+def test_the_loss_does_not_depend_on_the_order_of_columns_or_on_units():
+    rows = chain_rows(500, 1)
+    loss = losses(rows, [(0, 1), (1, 2)])
+    place = [2, 0, 1]
+    moved = losses(rows[:, place] * [3.0, 0.01, 200.0], [(1, 2), (2, 0)])
+    np.testing.assert_allclose(moved, loss[np.ix_(place, place)], atol=0.01)
+    assert (loss[[0, 1], [1, 2]] > 20).all()
+    # What knowledge decides is not compared.
+    assert losses(rows, [(0, 1), (1, 2)], forbidden=[(1, 0)])[0, 1] == 0

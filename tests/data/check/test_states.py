@@ -285,6 +285,26 @@ def test_numbers_here_and_text_or_booleans_there():
     assert "different states" in line
 
 
+def test_ids_that_are_text_here_and_digits_there_are_offered_to_be_left_out():
+    """They are no codes of a category; measurements as text are not offered to be left out."""
+    ids = [f"P{k:03d}" for k in range(12)]
+    fine = {"k": [1, 2, 2] * 4}
+    mixed = {"a": frame_of(v=ids, **fine), "b": frame_of(v=range(501, 513), **fine)}
+    line = single_problem(mixed)
+    assert "party 'a', column 'v'" in line
+    assert "leave it out with the option exclude" in line
+    assert "row_id" in line
+    assert "categories if" not in line
+    for text, numbers in (
+        (["x", "y", "y"] * 4, range(501, 513)),
+        (ids, np.arange(12) + 0.3),
+        ([*map(str, range(11)), "?"], range(501, 513)),
+    ):
+        line = single_problem({"a": frame_of(v=text, **fine), "b": frame_of(v=numbers, **fine)})
+        assert "exclude" not in line
+        assert "make it the same everywhere" in line
+
+
 def test_an_empty_party():
     empty = frame_of(t=pd.Series([], dtype=object))
     line = single_problem({"a": frame_of(t=["x", "y", "x"]), "b": empty})

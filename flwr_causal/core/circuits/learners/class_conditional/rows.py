@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
+from flwr_causal.core.words import by_name
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def rows_of(values: FloatArray, plan: TrainingPlan) -> ClassedRows:
             "the missing value a state"
         )
     categories = states.astype(np.int64)
-    folds = row_folds(np.column_stack((numbers, categories, classes)), NUM_FOLDS, plan.seed)
+    # By names, so that the order of columns decides no fold.
+    ordered = by_name([plan.names[j] for j in (*plan.numbers, *plan.categories)])
+    hashed = np.column_stack((numbers, categories))[:, ordered]
+    folds = row_folds(np.column_stack((hashed, classes)), NUM_FOLDS, plan.seed)
     kept = np.bincount(classes, minlength=plan.num_classes)[classes] >= plan.min_rows
     rows = ClassedRows(numbers[kept], classes[kept], folds[kept], categories[kept])
     return rows._replace(folds=_large_folds(rows, plan)) if plan.min_rows > 1 else rows

@@ -93,6 +93,7 @@ from flwr_causal.core.circuits.model import (
 )
 from flwr_causal.core.circuits.nodes import Product, mixed
 from flwr_causal.core.ties import as_ranked
+from flwr_causal.core.words import by_name
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -829,7 +830,8 @@ class PooledPairs:
         pairs = [everything.pair_counts(one) for one in counts]
         pooled = np.sum(pairs, axis=0)
         present = np.add.reduceat(np.diagonal(pooled), everything.first)
-        layout = StateLayout(plan.sizes, bool((present == rows.sum()).all()))
+        ranked = tuple(by_name([plan.names[j] for j in plan.columns]))
+        layout = StateLayout(plan.sizes, bool((present == rows.sum()).all()), ranked)
         return cls(layout, rows, tuple(prior_cells(layout, own, pooled) for own in pairs))
 
     def drawn_mixtures(self, options: ChowLiuMixture, seed: int) -> tuple[Mixtures, ...]:

@@ -50,10 +50,14 @@ class StateLayout:
         Number of states of each variable, at least 1.
     complete : bool, default True
         Whether no party has a missing value, so that first states need no column.
+    ranked : tuple of int, default ()
+        The variables in the order in which draws and ties are decided, as that of their names, so
+        that the order of columns decides nothing. Default: as they come.
     """
 
     num_states: tuple[int, ...]
     complete: bool = True
+    ranked: tuple[int, ...] = ()
 
     @cached_property
     def states(self) -> IntArray:
@@ -64,6 +68,11 @@ class StateLayout:
     def first(self) -> IntArray:
         """First state of each variable among all states, shape (d,)."""
         return np.concatenate([[0], np.cumsum(self.states)[:-1]]).astype(np.int64)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """The variables in the order in which draws and ties are decided, shape (d,)."""
+        return np.array(self.ranked or range(len(self.num_states)), dtype=np.int64)
 
     @property
     def total(self) -> int:

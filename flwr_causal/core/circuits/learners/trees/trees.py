@@ -241,7 +241,10 @@ def chow_liu_tree(layout: StateLayout, counts: FloatArray, added: FloatArray) ->
     added : ndarray, shape (total, total)
         Their pseudo counts, positive.
     """
-    parents = heaviest_tree(mutual_information(layout, counts + added))[None]
+    order = layout.order
+    found = heaviest_tree(mutual_information(layout, counts + added)[np.ix_(order, order)])
+    parents = np.empty((1, len(order)), dtype=np.int64)
+    parents[0, order] = np.where(found < 0, -1, order[found])
     tables = (_tree_cells(layout, parents, table) for table in (counts, added))
     return Trees(layout.states, parents, *tables)
 
@@ -444,9 +447,11 @@ def drawn_products(
     """
     cells = softened(layout, cells)
     means = np.diagonal(cells)
-    values, vectors = np.linalg.eigh(cells - np.outer(means, means))
+    states = np.concatenate([np.flatnonzero(layout.owner == j) for j in layout.order])
+    values, vectors = np.linalg.eigh((cells - np.outer(means, means))[np.ix_(states, states)])
     factor = vectors * np.sqrt(np.maximum(values, 0.0))
-    draws = means + rng.standard_normal((count, len(means))) @ factor.T
+    draws = np.empty((count, len(means)))
+    draws[:, states] = means[states] + rng.standard_normal(draws.shape) @ factor.T
     return independent(layout, np.zeros_like(draws), np.maximum(draws, 0.01 * means))
 
 

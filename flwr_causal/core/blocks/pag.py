@@ -22,7 +22,7 @@ from flwr_causal.core.words import by_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.moments import Moments
@@ -40,7 +40,7 @@ class BlockSource:
         self.score = AncestralScore(self.moments.correlations, self.moments.n, costs, self.widths)
         self.tests = BlockTests(self.moments, self.widths)
 
-    def z(self, i: int, j: int, sets: list[tuple[int, ...]]) -> FloatArray:
+    def z(self, i: int, j: int, sets: IntArray) -> FloatArray:
         """Return the normal z of the likelihood ratio tests' p-values."""
         from scipy.special import chdtrc, ndtri
 
@@ -50,9 +50,9 @@ class BlockSource:
         )
         return np.asarray(-ndtri(np.maximum(p_values, np.finfo(np.float64).tiny) / 2))
 
-    def class_without(self, masks: EdgeMasks) -> BoolArray:
-        """Return a DAG of the class of best score without hidden causes, ``(d, d)``."""
-        return BlockProblem.of(self.moments, self.widths, self.names, masks).best().dag
+    def class_without(self, masks: EdgeMasks, near: BoolArray | None = None) -> BoolArray:
+        """Return a DAG of the class of best score without hidden causes, see `PagSource`."""
+        return BlockProblem.of(self.moments, self.widths, self.names, masks).best(near).dag
 
     def strength(self, i: int, j: int, given: IndexArray) -> float:
         """Return ``sqrt(1 - det S / det S')``, where S has one of the two more than S'."""

@@ -256,16 +256,27 @@ class BlockProblem:
         both = np.ix_(self.places, self.places)
         return EdgeMasks(self.masks.allowed[both], self.masks.required[both])
 
-    def best(self) -> BlockClass:
-        """Return the class that a search over orders finds."""
+    def best(self, near: BoolArray | None = None) -> BlockClass:
+        """Return the class that a search over orders finds.
+
+        Parameters
+        ----------
+        near : ndarray of bool, shape (d, d), optional
+            A DAG of variables without lags, from whose order alone the search starts. Default: from
+            several orders, and from moves of the best one.
+        """
         own, d = self.own, len(self.first)
+        if near is None:
+            starts = _starts(max(own.moments, key=lambda part: part.n), own.widths, d)
+        else:
+            starts = {"near": topological_order(near[np.ix_(self.first, self.first)])}
         solution = search_orders(
             own.moments,
             self._arranged_masks,
-            starts=_starts(max(own.moments, key=lambda part: part.n), own.widths, d),
+            starts=starts,
             edge_cost=self.costs,
             widths=own.widths,
-            moves=NUM_MOVES,
+            moves=NUM_MOVES if near is None else 0,
             **self.limits,
         )
         return self._class(solution.best.adjacency, solution.strengths)

@@ -82,24 +82,23 @@ class AncestralScore:
     def __call__(self, marks: IntArray) -> float:
         """Return the score of a graph of tails and arrowheads, ``(d, d)``."""
         directed, both = directed_edges(marks), (marks == ARROW) & (marks.T == ARROW)
+        places = np.ix_(self.owner, self.owner)
+        of_columns = directed[places], both[places] | self._alike
         total = 0.0
         for district in _districts(both):
             key = (district.tobytes(), directed[:, district].tobytes(), both[district].tobytes())
             if key not in self._known:
-                self._known[key] = self._of_district(directed, both, district)
+                columns = np.flatnonzero(np.isin(self.owner, district))
+                self._known[key] = _deviance(self.correlations, *of_columns, columns)
             total += self._known[key]
         costs = np.broadcast_to(self.edge_cost, marks.shape)[marks != NONE]
         return 0.5 * self.n * total + 0.5 * float(costs.sum())
 
-    def _of_district(self, directed: BoolArray, both: BoolArray, district: IndexArray) -> float:
-        """Return the deviance of the columns of a district's variables."""
-        places = np.ix_(self.owner, self.owner)
-        columns = np.flatnonzero(np.isin(self.owner, district))
-        return _deviance(self.correlations, directed[places], both[places] | self._alike, columns)
-
 
 def _districts(both: BoolArray) -> list[IndexArray]:
     """Return the sets of variables that edges i <-> j connect."""
+    if not both.any():
+        return [np.array([k], dtype=np.intp) for k in range(len(both))]
     linked = ancestors(both | np.eye(len(both), dtype=np.bool_))
     return [np.flatnonzero(row) for k, row in enumerate(linked) if not row[:k].any()]
 
@@ -112,6 +111,9 @@ def _deviance(
     Iterative conditional fitting: each variable is regressed on its causes and on what the noise
     terms of the other variables of its district predict of its own.
     """
+    if len(district) == 1:
+        (column,) = district
+        return _deviance_of_one(correlations, np.flatnonzero(directed[:, column]), column)
     used = np.union1d(district, np.flatnonzero(directed[:, district].any(axis=1)))
     own = np.searchsorted(used, district)
     second = correlations[np.ix_(used, used)]
@@ -141,6 +143,16 @@ def _deviance(
         return _value(second, noise, covariance)
     except np.linalg.LinAlgError:
         return np.inf
+
+
+def _deviance_of_one(second: FloatArray, causes: IndexArray, column: int) -> float:
+    """Return the deviance of one column, as :func:`_deviance`: that of a regression."""
+    try:
+        effects = _solved(second, causes, column)
+    except np.linalg.LinAlgError:
+        return np.inf
+    left = float(second[column, column] - second[causes, column] @ effects)
+    return float(np.log(left)) + 1.0 if left > 0 else np.inf
 
 
 def _solved(second: FloatArray, parents: IndexArray, child: int) -> FloatArray:

@@ -13,6 +13,7 @@ import numpy as np
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.ges.ancestral_fit import FIT_TIE, MOST_SWEEPS, TOLERANCE
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL
+from flwr_causal.core.ties import LEAST_SHARE
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
@@ -209,6 +210,52 @@ def solve_in_place(matrix: FloatArray, right: FloatArray) -> bool:
     for column in range(right.shape[1]):
         _substitute(matrix, len(matrix), right, column)
     return True
+
+
+@compiled_in_place
+def pair_correlations(
+    correlations: FloatArray,
+    i: Integer,
+    j: Integer,
+    sets: IntArray,
+    factor: FloatArray,
+    found: FloatArray,
+) -> None:
+    """Compute the partial correlation of two variables given each of some sets of one size.
+
+    It is infinite where a set determines one of the two, or one of its own variables.
+
+    Parameters
+    ----------
+    correlations
+        ``(d, d)``.
+    i, j
+        The two variables.
+    sets
+        ``(sets, size)``.
+    factor
+        ``(size + 2, size + 2)`` room for Cholesky factors.
+    found
+        ``(sets,)``; overwritten.
+    """
+    size = sets.shape[1]
+    for k in range(len(sets)):
+        regular = True
+        for a in range(size + 2):
+            u = sets[k, a] if a < size else i if a == size else j
+            for b in range(a + 1):
+                v = sets[k, b] if b < size else i if b == size else j
+                left = correlations[u, v]
+                for c in range(min(b, size)):
+                    left -= factor[a, c] * factor[b, c]
+                if a == b:
+                    regular &= left > LEAST_SHARE
+                    left = np.sqrt(left) if a < size else left
+                elif b < size:
+                    left /= factor[b, b]
+                factor[a, b] = left
+        squares = factor[size, size] * factor[size + 1, size + 1]
+        found[k] = factor[size + 1, size] / np.sqrt(squares) if regular else np.inf
 
 
 @compiled_inside

@@ -34,7 +34,8 @@ presence of confounders. UAI workshop on causation.
 
 from __future__ import annotations
 
-from itertools import combinations
+from functools import lru_cache
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -43,6 +44,7 @@ from flwr_causal.core.ges.ancestral_fit import FIT_TIE
 from flwr_causal.core.ges.ancestral_kernels import (
     AncestralBounds,
     Scored,
+    fits,
     other_edge,
     other_meeting_edges,
     total,
@@ -57,10 +59,11 @@ from flwr_causal.core.graphs.pag.marks import (
     directed_edges,
     marks_of_dag,
 )
-from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
+from flwr_causal.core.graphs.pag.rule_kernels import mag_of_separators
+from flwr_causal.core.graphs.pag.rules import Ancestry, oriented
 from flwr_causal.core.limits import MOST_STEPS, each, steps
 from flwr_causal.core.linear.solution import edge_masks
-from flwr_causal.core.ties import is_lower
+from flwr_causal.core.ties import as_ranked, is_lower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,11 +107,24 @@ class PagSource(Protocol):
     names: tuple[str, ...]
     score: AncestralScore
 
-    def z(self, i: int, j: int, sets: list[tuple[int, ...]]) -> FloatArray:
-        """Return how clearly i and j depend given each of some sets of one size, as normal z."""
+    def z(self, i: int, j: int, sets: IntArray) -> FloatArray:
+        """Return how clearly i and j depend given each of some sets of one size, as normal z.
 
-    def class_without(self, masks: EdgeMasks) -> BoolArray:
-        """Return a DAG of the class of best score without hidden causes, ``(d, d)``."""
+        Parameters
+        ----------
+        i, j : int
+        sets : ndarray of int, shape (sets, size)
+        """
+
+    def class_without(self, masks: EdgeMasks, near: BoolArray | None = None) -> BoolArray:
+        """Return a DAG of the class of best score without hidden causes, ``(d, d)``.
+
+        Parameters
+        ----------
+        masks : EdgeMasks
+        near : ndarray of bool, shape (d, d), optional
+            A DAG that a search has found: a shorter search begins with its order.
+        """
 
     def strength(self, i: int, j: int, given: IndexArray) -> float:
         """Return the strength of an edge given variables."""
@@ -149,7 +165,18 @@ class AncestralSearch:
         # Of a pair, by it and the neighbours of both.
         self._proposed: dict[tuple[int, int, bytes, bytes], list[Proposal]] = {}
         self.required = edge_masks(knowledge, source.names).required
-        self.known = Ancestry.of(knowledge, source.names)
+        known = Ancestry.of(knowledge, source.names)
+        # In one memory layout: for another one the kernels would be compiled again.
+        causes, no_causes = (
+            np.ascontiguousarray(known.causes),
+            np.ascontiguousarray(known.no_causes),
+        )
+        self.known = Ancestry(causes, no_causes)
+        # Pairs that knowledge keeps a graph without hidden causes from joining may be joined.
+        self._bounds = AncestralBounds(no_causes, self.required, no_causes & no_causes.T)
+        marks, self._found = np.empty((2, d, d), dtype=np.int64)
+        room = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.bool_)
+        self._room = (marks, self._found, *room)
 
     def graph(self, names: tuple[str, ...]) -> CausalGraph:
         """Return the PAG of best score that is found, over the names in their order.
@@ -204,12 +231,8 @@ class AncestralSearch:
         return float(total(self._scored, np.ascontiguousarray(mag), np.empty(len(mag))))
 
     def _with_other_edges(self, mag: IntArray) -> IntArray:
-        """Change single edges, then pairs that meet, until none of these improves the score.
-
-        Pairs that knowledge keeps a graph without hidden causes from joining may be joined.
-        """
-        known, mag = self.known.no_causes, np.array(mag, dtype=np.int64, order="C")
-        bounds = AncestralBounds(known, self.required, known & known.T)
+        """Change single edges, then pairs that meet, until none of these improves the score."""
+        mag, bounds = np.array(mag, dtype=np.int64, order="C"), self._bounds
         scored, changed, parts = self._scored, np.empty_like(mag), np.zeros(len(mag))
         total(scored, mag, parts)
         for change in (other_edge, other_meeting_edges):
@@ -221,39 +244,50 @@ class AncestralSearch:
     def _pag(self, mag: IntArray) -> IntArray:
         return oriented(mag != NONE, ancestral_separators(mag), self.known)
 
-    def without_hidden_causes(self) -> IntArray:
-        """Return the marks of a DAG of the class of best score without hidden causes."""
-        return marks_of_dag(self.source.class_without(self.known.edges(self.required)))
+    def without_hidden_causes(self, near: BoolArray | None = None) -> IntArray:
+        """Return the marks of a DAG of the class of best score without hidden causes.
 
-    def _fits(self, mag: IntArray) -> bool:
-        """Whether a graph is ancestral and agrees with background knowledge."""
-        return self.known.agrees(mag, self.required)
+        Parameters
+        ----------
+        near : ndarray of bool, shape (d, d), optional
+            As of :meth:`PagSource.class_without`.
+        """
+        return marks_of_dag(self.source.class_without(self.known.edges(self.required), near))
 
     def pruned(
         self, mag: IntArray, score: float, enough: float = -np.inf
     ) -> tuple[IntArray, float]:
         """Take edges away by one proposal after the other until the score is below ``enough``."""
         proposals = self._proposals(mag != NONE)[:MOST_TRIED]
+        separators = ancestral_separators(mag)
         for _, i, j, given in each("Edges that may be left out", proposals):
-            found = self._without_edge(mag, i, j, given) if mag[i, j] != NONE else None
-            if found is not None and self._fits(found):
-                new = self.score(found)
+            if mag[i, j] != NONE and self._takes_away(mag, separators, i, j, given):
+                new = self.score(self._found)
                 if self._is_lower(new, score):
-                    mag, score = found, new
+                    mag, score = self._found.copy(), new
+                    separators = ancestral_separators(mag)
             if score < enough:
                 break
         return mag, score
 
-    def _without_edge(
-        self, mag: IntArray, i: int, j: int, given: tuple[int, ...]
-    ) -> IntArray | None:
-        """Return a graph without the edge of i and j, whom a set separates; None if none is."""
-        separators, left = ancestral_separators(mag), mag != NONE
+    def _takes_away(
+        self, mag: IntArray, separators: BoolArray, i: int, j: int, given: tuple[int, ...]
+    ) -> bool:
+        """Write to ``_found`` a graph without the edge of i and j, whom a set separates.
+
+        It is the MAG with the fewest arrowheads of the PAG of the separators (of R8 to R10, which
+        turn o-> into ->, it has no need). False if there is none that agrees with background
+        knowledge.
+        """
+        left, before = mag != NONE, separators[i, j].copy()
         left[i, j] = left[j, i] = False
-        for pair in ((i, j), (j, i)):
-            separators[pair] = False
-            separators[pair][list(given)] = True
-        return member(oriented(left, separators, self.known, with_tails=False))
+        separators[i, j] = False
+        separators[i, j, list(given)] = True
+        separators[j, i] = separators[i, j]
+        causes, no_causes = self.known
+        found = mag_of_separators(left, separators, causes, no_causes, *self._room)
+        separators[i, j] = separators[j, i] = before
+        return found and fits(self._found, self._bounds, self._scored.room.above)
 
     def _proposals(self, adjacent: BoolArray) -> list[Proposal]:
         """Return z, the two variables and the set of each proposal, least z first."""
@@ -267,22 +301,28 @@ class AncestralSearch:
 
     def _proposals_of(self, adjacent: BoolArray, i: int, j: int) -> list[Proposal]:
         """Return the proposals of two variables, least z first."""
-        common = np.flatnonzero(adjacent[i] & adjacent[j])
-        if not len(common):  # the edge is in no triangle: it is there to stay
+        common = adjacent[i] & adjacent[j]
+        if not common.any():  # the edge is in no triangle: it is there to stay
             return []
-        near = [set(np.flatnonzero(adjacent[a]).tolist()) - {i, j} for a in (i, j)]
-        best: dict[tuple[bool, ...], Proposal] = {}
+        rows, values, kinds = [], [], []
         for size in range(MOST_GIVEN + 1):
-            sets = sorted({s for pool in near for s in combinations(sorted(pool), size)})
-            if not sets or len(sets) > MOST_SETS:
+            sets = _neighbours(adjacent, i, j, size)
+            if not 0 < len(sets) <= MOST_SETS:
                 break
-            clearness = self.source.z(i, j, sets)
-            for place in np.flatnonzero(clearness < self.most_z):
-                z, given = float(clearness[place]), sets[place]
-                key = tuple(k in given for k in common)
-                if key not in best or z < best[key][0]:
-                    best[key] = (z, i, j, given)
-        return sorted(best.values())[: self.most_proposals]
+            z = as_ranked(self.source.z(i, j, sets))
+            low = np.flatnonzero(z < self.most_z)
+            # By a number for the common neighbours in the set.
+            kind = np.zeros(len(low), dtype=np.int64)
+            rows += list(sets[low])
+            for column in sets[low].T:
+                kind = np.where(common[column], kind * (len(common) + 1) + column + 1, kind)
+            values.append(z[low])
+            kinds.append(kind)
+        clearness, kind = np.concatenate(values), np.concatenate(kinds)
+        by_kind = np.lexsort((clearness, kind))
+        first = np.diff(kind[by_kind], prepend=-1) != 0
+        best = [(float(clearness[k]), i, j, tuple(rows[k].tolist())) for k in by_kind[first]]
+        return sorted(best)[: self.most_proposals]
 
     def weights(self, mag: IntArray, adjacent: BoolArray) -> FloatArray:
         """Return the strengths of edges given the other ancestors of their variables in a graph."""
@@ -292,6 +332,27 @@ class AncestralSearch:
             value = self.source.strength(i, j, np.flatnonzero(separators[i, j]))
             found[i, j] = found[j, i] = value if value else np.finfo(np.float64).tiny
         return found
+
+
+def _neighbours(adjacent: BoolArray, i: int, j: int, size: int) -> IntArray:
+    """Return the sets of neighbours of i, and those of j that are not, without i and j.
+
+    Returns
+    -------
+    ndarray of int, shape (sets, size)
+        Of more than :data:`MOST_SETS` sets some, but more than that.
+    """
+    near = [np.flatnonzero(adjacent[a]) for a in (i, j)]
+    first, second = near[0][near[0] != j], near[1][near[1] != i]
+    own, other = first[_combinations(len(first), size)], second[_combinations(len(second), size)]
+    return np.concatenate([own, other[~adjacent[i][other].all(axis=1)]])
+
+
+@lru_cache(maxsize=256)
+def _combinations(count: int, size: int) -> IntArray:
+    """Return the first sets of so many of ``count`` things, one more than `MOST_SETS` at most."""
+    found = list(islice(combinations(range(count), size), MOST_SETS + 1))
+    return np.array(found, dtype=np.int64).reshape(len(found), size)
 
 
 def confirmed(marks: IntArray, drawn: Sequence[IntArray], known: Ancestry) -> IntArray:

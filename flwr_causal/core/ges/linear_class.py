@@ -12,7 +12,7 @@ equivalence classes of directed acyclic graphs. JMLR 13.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.limits import MOST_STEPS, steps
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import distinct, require_varying
-from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
+from flwr_causal.core.linear.order_search import MomentOrders, order_score, sorted_orders
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.ties import is_lower
 from flwr_causal.core.words import by_name
@@ -67,6 +67,14 @@ class LinearClass(NamedTuple):
 
 
 def linear_class(
+    moments: Sequence[Moments], masks: EdgeMasks, *, distinguished: BoolArray, **options: Any
+) -> LinearClass:
+    """Find the equivalence class of best extended BIC, with weights; as :func:`class_marks`."""
+    marks = class_marks(moments, masks, distinguished=distinguished, **options)
+    return LinearClass(marks, *class_weights(moments, marks))
+
+
+def class_marks(
     moments: Sequence[Moments],
     masks: EdgeMasks,
     *,
@@ -75,7 +83,8 @@ def linear_class(
     least_effect: float = 0.0,
     by_orders: bool = False,
     thorough: bool = True,
-) -> LinearClass:
+    near: BoolArray | None = None,
+) -> BoolArray:
     """Find the equivalence class of best extended BIC that a search reaches.
 
     A greedy search inserts, deletes and turns edges until none of these improves the score. The
@@ -103,6 +112,13 @@ def linear_class(
     thorough : bool, default True
         Whether this search over orders starts from shuffled orders and from moves of the best one,
         too, not from sorted ones alone.
+    near : ndarray of bool, shape (m, m), optional
+        A DAG whose order alone the searches over orders start from. Default: none.
+
+    Returns
+    -------
+    ndarray of bool, shape (m, m)
+        Marks, see :class:`LinearClass`.
 
     Raises
     ------
@@ -141,14 +157,17 @@ def linear_class(
     def score_of(dag: BoolArray) -> float:
         return order_score(parts, dag, known, edge_cost=cost)
 
+    orders = _Orders(parts, known, max_parents, cost, sort=near is None)
     begin = np.zeros((len(names), len(names)), dtype=np.bool_)
-    if by_orders:
+    if near is not None:
+        begin = orders.best(near[both])
+    elif by_orders:
         further = (NUM_SHUFFLED, NUM_MOVES) if thorough else (0, 0)
-        begin = _ordered(parts, known, begin, max_parents, cost, *further)
+        begin = orders.best(begin, *further)
     search = searched(begin)
     score = score_of(search.dag)
     for _ in steps("The search for an equivalence class", MOST_STEPS):
-        dag = _ordered(parts, known, search.dag, max_parents, cost)
+        dag = orders.best(search.dag)
         if not is_lower(score_of(dag), score, rows):
             break
         # Each search treats collinear variables in its own way: the score decides.
@@ -158,51 +177,60 @@ def linear_class(
             break
         search, score = other, reached
     back = np.argsort(order)
-    marks = search.marks[np.ix_(back, back)]
-    return LinearClass(marks, *class_weights(moments, marks))
+    return np.asarray(search.marks[np.ix_(back, back)])
 
 
-def _ordered(
-    moments: Sequence[Moments],
-    masks: EdgeMasks,
-    start: BoolArray,
-    max_parents: int | None,
-    cost: float,
-    num_shuffled: int = 0,
-    moves: int = 0,
-) -> BoolArray:
-    """Return the DAG of best score that a search over causal orders reaches, also from ``start``.
+class _Orders:
+    """A search over the causal orders of a class's variables, which may be given further starts.
 
     Variables that nothing may cause, such as lags, precede all others.
+
+    Parameters
+    ----------
+    moments, masks, max_parents
+        As of :func:`class_marks`.
+    cost : float
+        Of an edge.
+    sort : bool
+        Whether each search also starts from sorted orders.
     """
-    caused = np.asarray(masks.allowed.any(axis=0))
-    columns = np.concatenate([np.flatnonzero(caused), np.flatnonzero(~caused)])
-    if not caused.any():
-        return start
-    d, both = int(caused.sum()), np.ix_(columns, columns)
-    sorted_by_kind = {id(part): part.subset(columns.tolist()) for part in moments}
-    parts = [sorted_by_kind[id(moments[k])] for k in columns[:d]]
-    place = np.argsort(columns)
-    starts = {"class": [int(place[k]) for k in topological_order(start) if caused[k]]}
-    most = max(parts, key=lambda part: part.n)
-    if most.n > most.d and not most.constant_columns():
-        by_rank = sorted_orders(most.standardized()[0], d)
-        starts |= {name: by_rank[name] for name in ("residual variance", "R2")}
-        starts["R2, reversed"] = starts["R2"][::-1]
-    shuffled = np.random.default_rng(0)
-    starts |= {f"shuffled {k}": shuffled.permutation(d).tolist() for k in range(num_shuffled)}
-    found = search_orders(
-        parts,
-        EdgeMasks(masks.allowed[both], masks.required[both]),
-        least_effect=0.0,
-        starts=starts,
-        max_parents=max_parents,
-        edge_cost=cost,
-        moves=moves,
-    )
-    dag = np.zeros_like(start)
-    dag[np.ix_(columns, columns[:d])] = found.best.adjacency
-    return dag
+
+    def __init__(
+        self,
+        moments: Sequence[Moments],
+        masks: EdgeMasks,
+        max_parents: int | None,
+        cost: float,
+        sort: bool,
+    ) -> None:
+        self._caused = np.asarray(masks.allowed.any(axis=0))
+        columns = np.concatenate([np.flatnonzero(self._caused), np.flatnonzero(~self._caused)])
+        self._d, self._columns, both = int(self._caused.sum()), columns, np.ix_(columns, columns)
+        self._starts: dict[str, list[int]] = {}
+        if not self._d:
+            return
+        sorted_by_kind = {id(part): part.subset(columns.tolist()) for part in moments}
+        parts = [sorted_by_kind[id(moments[k])] for k in columns[: self._d]]
+        own = EdgeMasks(masks.allowed[both], masks.required[both])
+        self._problem = MomentOrders(parts, own, 0.0, None, max_parents, cost)
+        most = max(parts, key=lambda part: part.n)
+        if sort and most.n > most.d and not most.constant_columns():
+            by_rank = sorted_orders(most.standardized()[0], self._d)
+            self._starts = {name: by_rank[name] for name in ("residual variance", "R2")}
+            self._starts["R2, reversed"] = by_rank["R2"][::-1]
+
+    def best(self, start: BoolArray, num_shuffled: int = 0, moves: int = 0) -> BoolArray:
+        """Return the DAG of best score that the search reaches, also from a DAG's order."""
+        if not self._d:
+            return start
+        place, shuffled = np.argsort(self._columns), np.random.default_rng(0)
+        own = [int(place[k]) for k in topological_order(start) if self._caused[k]]
+        further = {f"shuffled {k}": shuffled.permutation(self._d) for k in range(num_shuffled)}
+        starts = {"class": own, **self._starts}
+        starts |= {name: order.tolist() for name, order in further.items()}
+        found, dag = self._problem.candidates(starts, moves), np.zeros_like(start)
+        dag[np.ix_(self._columns, self._columns[: self._d])] = found[0].adjacency
+        return dag
 
 
 def _says_something(masks: EdgeMasks) -> bool:

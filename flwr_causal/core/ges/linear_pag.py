@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.ges.ancestral_fit import AncestralScore
+from flwr_causal.core.ges.ancestral_kernels import pair_correlations
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
-from flwr_causal.core.ges.linear_class import GAMMA, linear_class
+from flwr_causal.core.ges.linear_class import GAMMA, class_marks
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.draws import NUM_DRAWS, redrawn
@@ -21,7 +22,7 @@ from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 
@@ -82,7 +83,7 @@ class NumberSource:
     moments : Moments
     num_draws : int, default 0
     thorough : bool, default True
-        As of :func:`~flwr_causal.core.ges.linear_class.linear_class`. Drawn moments need not be: on
+        As of :func:`~flwr_causal.core.ges.linear_class.class_marks`. Drawn moments need not be: on
         48 systems of 10 and 12 variables, 36 with hidden causes (seeds 500-511), the PAGs are as
         good, F1 .90 and .90, with .3 and .4 wrong causes.
     """
@@ -90,38 +91,32 @@ class NumberSource:
     def __init__(self, moments: Moments, num_draws: int = 0, *, thorough: bool = True) -> None:
         self.thorough = thorough
         self.moments, self.num_draws = moments.subset(by_name(moments.names)), num_draws
-        self.names, self.correlations = self.moments.names, self.moments.correlations
+        self.names = self.moments.names
+        self.correlations = np.ascontiguousarray(self.moments.correlations)
         cost = edge_cost(moments.n, moments.d, GAMMA)
         self.score = AncestralScore(self.correlations, moments.n, cost)
 
-    def z(self, i: int, j: int, sets: list[tuple[int, ...]]) -> FloatArray:
+    def z(self, i: int, j: int, sets: IntArray) -> FloatArray:
         """Return Fisher's z of the partial correlation of i and j given sets of one size."""
-        columns = np.array([(i, j, *given) for given in sets])
-        inner = self.correlations[columns[:, :, None], columns[:, None, :]]
-        try:
-            inverse = np.linalg.inv(inner)
-        except np.linalg.LinAlgError:  # a set that determines one of them says nothing
-            return np.full(len(sets), np.inf)
-        squares = inverse[:, 0, 0] * inverse[:, 1, 1]
-        # Rounding leaves no variance of what the set determines.
-        partial = np.where(
-            squares > 0, inverse[:, 0, 1] / np.sqrt(np.where(squares > 0, squares, 1.0)), 1.0
-        )
-        rows = max(1, self.moments.n - columns.shape[1] - 1)
+        partial, size = np.empty(len(sets)), sets.shape[1]
+        room = np.empty((size + 2, size + 2))
+        pair_correlations(self.correlations, i, j, np.ascontiguousarray(sets), room, partial)
+        rows = max(1, self.moments.n - size - 3)
         return np.asarray(np.arctanh(np.minimum(np.abs(partial), 1 - 1e-12)) * np.sqrt(rows))
 
-    def class_without(self, masks: EdgeMasks) -> BoolArray:
-        """Return a DAG of the class of best score without hidden causes, ``(d, d)``."""
+    def class_without(self, masks: EdgeMasks, near: BoolArray | None = None) -> BoolArray:
+        """Return a DAG of the class of best score without hidden causes, see `PagSource`."""
         d = self.moments.d
         nothing = np.zeros((d, d), dtype=np.bool_)
-        found = linear_class(
+        marks = class_marks(
             [self.moments] * d,
             masks,
             distinguished=nothing,
             by_orders=True,
             thorough=self.thorough,
+            near=near,
         )
-        dag = consistent_extension(found.marks)
+        dag = consistent_extension(marks)
         assert dag is not None
         return dag
 

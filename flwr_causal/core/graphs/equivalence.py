@@ -178,7 +178,9 @@ def informed_class(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:
     ndarray of bool, shape (d, d)
         Marks, closed under Meek's rules.
     """
-    return meek(cpdag(adjacency) & ~(adjacency.T & ~allowed))
+    marks = cpdag(adjacency)
+    decided = marks & adjacency.T & ~allowed
+    return meek(marks & ~decided) if decided.any() else marks
 
 
 def reversible(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:

@@ -227,16 +227,8 @@ def search_orders(
     if starts is None:
         most = max(moments, key=lambda own: own.n)
         starts = sorted_orders(most, len(moments))
-    found = [problem.candidate(name, order) for name, order in starts.items()]
-    # Of scores that are equal up to rounding the first start is chosen.
-    by_score = sorted(found, key=_rank)
-    best, rng = by_score[0], np.random.default_rng(0)
-    for k in range(moves if len(moments) > 2 else 0):
-        candidate = problem.candidate(f"moved {k}", moved(best.order.tolist(), rng))
-        found.append(candidate)
-        best = min(best, candidate, key=_rank)
-    ranked = tuple(sorted(found, key=_rank))
-    return OrderSolution(ranked, problem.strengths(ranked[0].adjacency, ranked[0].order))
+    found = problem.candidates(starts, moves)
+    return OrderSolution(found, problem.strengths(found[0].adjacency, found[0].order))
 
 
 def _rank(candidate: OrderCandidate) -> float:
@@ -473,6 +465,7 @@ class MomentOrders:
         self.room = OrderRoom.of(self.sizes, largest, most_columns)
         self.paths = Paths.of(self.d, largest)
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
+        self._reached: dict[tuple[int, ...], OrderCandidate] = {}
 
     def _read(self, moments: Sequence[Moments]) -> None:
         self.moments = moments
@@ -535,6 +528,28 @@ class MomentOrders:
             if np.array_equal(costs, before) and not missing.any():
                 break
         return OrderCandidate(name, self._score(parents), parents, order, sorted_score)
+
+    def candidates(
+        self, starts: Mapping[str, Sequence[int]], moves: int = 0
+    ) -> tuple[OrderCandidate, ...]:
+        """Search from several orders, as :func:`search_orders`; return the best candidate first.
+
+        What was found from an order is kept for further calls.
+        """
+        found = [self._reached_from(name, order) for name, order in starts.items()]
+        # Of scores that are equal up to rounding the first start is chosen.
+        best, rng = min(found, key=_rank), np.random.default_rng(0)
+        for k in range(moves if self.d > 2 else 0):
+            candidate = self._reached_from(f"moved {k}", moved(best.order.tolist(), rng))
+            found.append(candidate)
+            best = min(best, candidate, key=_rank)
+        return tuple(sorted(found, key=_rank))
+
+    def _reached_from(self, name: str, start: Sequence[int]) -> OrderCandidate:
+        key = tuple(start)
+        if key not in self._reached:
+            self._reached[key] = self.candidate(name, start)
+        return self._reached[key]._replace(start=name)
 
     def strengths(self, adjacency: BoolArray, order: IntArray) -> FloatArray:
         """Return absolute partial correlations given the other parents, see `OrderSolution`."""

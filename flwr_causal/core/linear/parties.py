@@ -208,9 +208,12 @@ def disagreement(parties: Mapping[str, Moments], edges: BoolArray) -> pd.DataFra
         second[flat[:, :, None] | flat[:, None, :]] = 0.0
     columns = every[0].names
     found: list[Difference] = []
+    # Those of each party, of all others of each, and of all.
+    every_second = np.concatenate([own, others, total[None]])
+    every_rows = np.concatenate([rows, left, [np.inf]])
     for j in range(edges.shape[1]):
         parents = np.flatnonzero(edges[:, j])
-        found += _effects(names, columns, j, parents, (own, rows), (others, left), total)
+        found += _effects(names, columns, j, parents, every_second, every_rows)
     for j in range(edges.shape[1]):
         found += _levels(names, columns[j], means[:, j], other_means[:, j], (own, others), j, rows)
     table = pd.DataFrame(found, columns=list(Difference._fields))
@@ -225,20 +228,19 @@ def _effects(
     columns: Sequence[str],
     child: int,
     parents: IntArray,
-    own: tuple[FloatArray, FloatArray],
-    others: tuple[FloatArray, FloatArray],
-    total: FloatArray,
+    second: FloatArray,
+    rows: FloatArray,
 ) -> list[Difference]:
     if not len(parents):
         return []
-    pooled = _regressions(total[None], np.array([np.inf]), parents, child)[0][0]
-    one, own_errors = _regressions(*own, parents, child)
-    two, other_errors = _regressions(*others, parents, child)
+    effects, errors = _regressions(second, rows, parents, child)
+    (one, two), pooled = np.split(effects[:-1], 2), effects[-1]
+    own_errors, other_errors = np.split(errors[:-1], 2)
     error = np.sqrt(own_errors**2 + other_errors**2)
     # Of a variable that is a function of its parents there is no error.
     z = np.divide(one - two, error, out=np.full_like(error, np.nan), where=error > 0)
     found = []
-    varies = (own[0][:, child, child] != 0) & (others[0][:, child, child] != 0)
+    varies = (second[:-1, child, child] != 0).reshape(2, -1).all(axis=0)
     for k, place in np.argwhere(np.isfinite(z) & varies[:, None]).tolist():
         supports = "no"
         if abs(one[k, place]) > SUPPORTED * own_errors[k, place]:
@@ -292,13 +294,14 @@ def _levels(
     found = []
     known = (rows > 1) & (left > 1) & (variances > 0) & (others > 0)
     same_level = bool((means == means[0]).all())
+    with np.errstate(divide="ignore", invalid="ignore"):  # of those that are not known
+        gaps = (means - other_means) / np.sqrt(variances / (rows - 1) + others / (left - 1))
+        ratios = np.log(variances / others) / 2 / np.sqrt(0.5 / (rows - 1) + 0.5 / (left - 1))
+        spreads, other_spreads = np.sqrt(variances), np.sqrt(others)
     for k in np.flatnonzero(known).tolist():
-        one, two = rows[k] - 1, left[k] - 1
         if not same_level:
-            gap = (means[k] - other_means[k]) / np.sqrt(variances[k] / one + others[k] / two)
-            values = float(means[k]), float(other_means[k]), float(gap)
+            values = float(means[k]), float(other_means[k]), float(gaps[k])
             found.append(Difference(names[k], "mean", "", column, *values, ""))
-        ratio = np.log(variances[k] / others[k]) / 2 / np.sqrt(0.5 / one + 0.5 / two)
-        spreads = float(np.sqrt(variances[k])), float(np.sqrt(others[k])), float(ratio)
-        found.append(Difference(names[k], "spread", "", column, *spreads, ""))
+        values = float(spreads[k]), float(other_spreads[k]), float(ratios[k])
+        found.append(Difference(names[k], "spread", "", column, *values, ""))
     return found

@@ -131,8 +131,12 @@ def unstable_edges(
     problem, graph = MomentOrders([moments] * moments.d, own, least_effect), dag[both]
     enough = math.ceil(round(least_share * NUM_DRAWS, 9))
     allowing = np.zeros(dag.shape, dtype=np.int64)
+    classes: dict[bytes, BoolArray] = {}  # most draws have a graph that another one has
     for number, drawn in enumerate(redrawn(moments, NUM_DRAWS), 1):
-        allowing += informed_class(problem.rough(drawn), own.allowed)
+        found = problem.rough(drawn)
+        if (key := found.tobytes()) not in classes:
+            classes[key] = informed_class(found, own.allowed)
+        allowing += classes[key]
         open_edges = graph & (allowing < enough) & (allowing + NUM_DRAWS - number >= enough)
         if not open_edges.any():  # what the other draws say changes nothing
             break

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from ancestral_graphs import correlations_of, random_mag
 
 from flwr_causal.core.ges.ancestral_fit import FIT_TIE, AncestralScore
 from flwr_causal.core.ges.ancestral_kernels import (
@@ -22,21 +23,10 @@ from flwr_causal.core.graphs.pag.marks import (
     TAIL,
     directed_edges,
     is_ancestral,
-    mag,
     marks_of_dag,
 )
 
 KINDS = ((ARROW, TAIL), (TAIL, ARROW), (ARROW, ARROW), (NONE, NONE))
-
-
-def random_mag(rng, d, hidden=3, density=0.5):
-    size = d + hidden
-    dag = np.triu(rng.random((size, size)) < density, 1)
-    return np.ascontiguousarray(mag(dag, rng.permutation(size)[:d].tolist()), dtype=np.int64)
-
-
-def correlations_of(rng, d, n=500):
-    return np.corrcoef((rng.normal(size=(n, d)) @ rng.normal(size=(d, d))).T)
 
 
 def setting(rng, d, n=500, cost=3.0):

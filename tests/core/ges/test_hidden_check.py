@@ -37,6 +37,25 @@ def test_what_speaks_for_hidden_causes_of_a_graph_without_them():
     assert {frozenset(pair) for pair in doubts(turned).common} == {frozenset("bc"), frozenset("gm")}
 
 
+def test_more_than_thirty_variables_are_searched_from_the_given_graph(monkeypatch):
+    rows, rng = two_hidden_causes(5000), np.random.default_rng(0)
+    others = pd.DataFrame(rng.normal(size=(5000, 23)), columns=[f"z{k}" for k in range(23)])
+    near, class_without = [], NumberSource.class_without
+
+    def noted(source, masks, given=None):
+        near.append(given)
+        return class_without(source, masks, given)
+
+    monkeypatch.setattr(NumberSource, "class_without", noted)
+    found = doubts(rows.join(others))
+    assert found.likely
+    assert {frozenset(pair) for pair in found.common} == {frozenset("bc"), frozenset("gm")}
+    assert near[0].shape == (31, 31)
+    assert near[0].any()
+    doubts(rows)
+    assert near[1] is None
+
+
 def test_little_gain_and_what_knowledge_explains_are_not_told():
     known = Knowledge(required=[("b", "c"), ("g", "m")])
     assert not doubts(two_hidden_causes(5000), knowledge=known).likely

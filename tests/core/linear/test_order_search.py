@@ -246,6 +246,27 @@ def test_required_edges_come_in_causal_order():
     assert problem.candidate("given", [3, 5, 1, 0, 4, 2]).order.tolist() == [3, 0, 4, 1, 5, 2]
 
 
+def test_what_was_found_from_an_order_is_not_searched_again(monkeypatch):
+    moments, _ = sampled(2)
+    starts = {"given": [3, 5, 1, 0, 4, 2], "same": [3, 5, 1, 0, 4, 2], "names": list(range(6))}
+    problem, begun = module.MomentOrders([moments] * 6, everything(moments), 0.1), []
+    search = module.MomentOrders.candidate
+
+    def noted(self, name, start):
+        begun.append(tuple(start))
+        return search(self, name, start)
+
+    monkeypatch.setattr(module.MomentOrders, "candidate", noted)
+    first, again = problem.candidates(starts, 4), problem.candidates(starts, 4)
+    assert len(begun) == len(set(begun))
+    assert [one.start for one in first] == [one.start for one in again]
+    assert {"given", "same", "names"} < {one.start for one in first}
+    expected = search_orders(moments, everything(moments), starts=starts, moves=4).candidates
+    for one, other in zip(again, expected, strict=True):
+        assert (one.start, one.score) == (other.start, other.score)
+        np.testing.assert_array_equal(one.adjacency, other.adjacency)
+
+
 def test_small_effects_are_left_out():
     rng = np.random.default_rng(0)
     cause = rng.standard_normal(100_000)

@@ -186,6 +186,42 @@ def close_arrowheads(
             changed = _discriminating_paths(marks, separators, waiting, seen)
 
 
+@compiled_in_place
+def begin_marks(
+    adjacent: BoolArray,
+    separators: BoolArray,
+    causes: BoolArray,
+    no_causes: BoolArray,
+    marks: IntArray,
+) -> None:
+    """Write circles, what is known, and the arrowheads of the unshielded colliders.
+
+    Parameters
+    ----------
+    adjacent
+        ``(d, d)`` symmetric.
+    separators
+        ``(d, d, d)`` as of :func:`~flwr_causal.core.graphs.pag.rules.oriented`.
+    causes, no_causes
+        ``(d, d)`` background knowledge, as of :class:`~flwr_causal.core.graphs.pag.rules.Ancestry`.
+    marks
+        ``(d, d)``; overwritten.
+    """
+    d = len(adjacent)
+    for i in range(d):
+        for j in range(d):
+            marks[i, j] = NONE
+            if adjacent[i, j]:
+                marks[i, j] = TAIL if causes[j, i] else ARROW if no_causes[j, i] else CIRCLE
+    for i in range(d):
+        for j in range(d):
+            if i == j or adjacent[i, j]:
+                continue
+            for k in range(d):
+                if adjacent[i, k] and adjacent[j, k] and not separators[i, j, k]:
+                    _point(marks, i, k)
+
+
 @compiled_inside
 def _is_sink(marks: IntArray, node: Integer, left: BoolArray) -> bool:
     """Whether the neighbours of a node by edges o-o, among those that are left, are all joined."""
@@ -237,3 +273,32 @@ def direct_circles(marks: IntArray, found: IntArray, left: BoolArray) -> bool:
             if found[i, j] == CIRCLE or (found[i, j] == TAIL and found[j, i] == TAIL):
                 return False
     return True
+
+
+@compiled_in_place
+def mag_of_separators(
+    adjacent: BoolArray,
+    separators: BoolArray,
+    causes: BoolArray,
+    no_causes: BoolArray,
+    marks: IntArray,
+    found: IntArray,
+    waiting: IntArray,
+    seen: BoolArray,
+) -> bool:
+    """Write the MAG of the PAG of a skeleton and of its separators; False if it is none.
+
+    The MAG need not be ancestral where the skeleton and the separators are not those of a MAG.
+
+    Parameters
+    ----------
+    adjacent, separators, causes, no_causes
+        As of :func:`begin_marks`.
+    marks, found
+        ``(d, d)``, overwritten by the marks that R1 to R4 decide and by those of the MAG.
+    waiting, seen
+        ``(d,)`` room.
+    """
+    begin_marks(adjacent, separators, causes, no_causes, marks)
+    close_arrowheads(marks, separators, waiting, seen)
+    return direct_circles(marks, found, seen)

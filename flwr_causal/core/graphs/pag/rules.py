@@ -109,13 +109,7 @@ class Ancestry(NamedTuple):
         return is_ancestral(marks) and not against.any() and bool(directed[required].all())
 
 
-def oriented(
-    adjacent: BoolArray,
-    separators: BoolArray,
-    known: Ancestry | None = None,
-    *,
-    with_tails: bool = True,
-) -> IntArray:
+def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None = None) -> IntArray:
     """Return the PAG of a skeleton and of the sets that separate its pairs.
 
     Parameters
@@ -127,22 +121,21 @@ def oriented(
         adjacent are read.
     known : Ancestry, optional
         Background knowledge. Marks that follow from it stand, also against the separating sets.
-    with_tails : bool, default True
-        As of :func:`closed`.
 
     Returns
     -------
     ndarray of int, shape (d, d)
         Marks.
     """
-    marks = np.where(adjacent, CIRCLE, NONE)
-    if known is not None:
-        marks[adjacent & known.no_causes.T] = ARROW
-        marks[adjacent & known.causes.T] = TAIL
-    apart = ~adjacent & ~np.eye(len(adjacent), dtype=np.bool_)
-    meeting = adjacent[:, None] & adjacent[None] & apart[:, :, None] & ~separators
-    marks[(marks == CIRCLE) & meeting.any(axis=1)] = ARROW
-    return closed(marks, separators, with_tails)
+    from flwr_causal.core.graphs.pag.rule_kernels import begin_marks
+
+    known = Ancestry.none(len(adjacent)) if known is None else known
+    adjacent, separators, causes, no_causes = map(
+        np.ascontiguousarray, (adjacent, separators, known.causes, known.no_causes)
+    )
+    marks = np.empty(adjacent.shape, dtype=np.int64)
+    begin_marks(adjacent, separators, causes, no_causes, marks)
+    return closed(marks, separators)
 
 
 def pag_of_mag(marks: IntArray) -> IntArray:
@@ -178,7 +171,7 @@ def describes_one_class(marks: IntArray) -> bool:
     return bool(((shared == CIRCLE) | (shared == marks)).all())
 
 
-def closed(marks: IntArray, separators: BoolArray, with_tails: bool = True) -> IntArray:
+def closed(marks: IntArray, separators: BoolArray) -> IntArray:
     """Return the marks with every circle replaced that the rules decide.
 
     Parameters
@@ -187,8 +180,6 @@ def closed(marks: IntArray, separators: BoolArray, with_tails: bool = True) -> I
         With the arrowheads of the unshielded colliders.
     separators : ndarray of bool, shape (d, d, d)
         As of :func:`oriented`.
-    with_tails : bool, default True
-        Whether R8 to R10 are applied, which turn o-> into -> only, as :func:`member` does, too.
     """
     from flwr_causal.core.graphs.pag.rule_kernels import close_arrowheads
 
@@ -199,8 +190,7 @@ def closed(marks: IntArray, separators: BoolArray, with_tails: bool = True) -> I
         check_deadline()
         close_arrowheads(marks, separators, waiting, seen)
         before = marks.copy()
-        if with_tails:
-            _tails(marks)
+        _tails(marks)
         if np.array_equal(marks, before):
             return marks
 

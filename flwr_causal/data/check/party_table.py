@@ -24,10 +24,11 @@ from flwr_causal.data.check.columns import (
     find_numbers,
     interval_names,
     kind_of,
+    kind_of_type,
     named_states,
     type_of,
 )
-from flwr_causal.data.check.far_values import Ends
+from flwr_causal.data.check.far_values import Ends, add_rows
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.check.report import (
     NUMBERS,
@@ -178,7 +179,7 @@ def _tells_rows_apart(piece: pd.DataFrame) -> bool:
     first = piece.head(LOOKED_AT)
     return any(
         column.nunique() > len(first) * MANY_VALUES
-        for column in all_columns(first)
+        for _, column in first.items()
         if kind_of(column) in ("numeric", "category")
     )
 
@@ -370,15 +371,22 @@ def _columns(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
 
 def _is_plain(frame: pd.DataFrame) -> bool:
     """Say whether all columns have one numpy type of numbers."""
+    return _plain_kind(frame) is not None
+
+
+def _plain_kind(frame: pd.DataFrame) -> Kind | None:
+    """Return the kind of all columns where they have one numpy type of numbers; else None."""
     types = list(frame.dtypes)
     first = types[0] if types else None
-    plain = isinstance(first, np.dtype) and first.kind in PLAIN
-    return plain and types.count(first) == len(types)
+    if not (isinstance(first, np.dtype) and first.kind in PLAIN):
+        return None
+    return kind_of_type(first) if types.count(first) == len(types) else None
 
 
 def _kinds(frame: pd.DataFrame) -> list[Kind]:
-    if _is_plain(frame):
-        return [kind_of(frame.iloc[:, 0])] * frame.shape[1]
+    plain = _plain_kind(frame)
+    if plain is not None:
+        return [plain] * frame.shape[1]
     return [kind_of(column) for column in all_columns(frame)]
 
 
@@ -456,9 +464,9 @@ class _Pass:
         every = bool(kept.all())
         # Adding 0 turns negative zeros into positive ones, which they equal.
         values = np.add(block if every else block[kept], 0.0, order="F")
-        for place, ends, column in zip(self.places, self.ends, values.T, strict=True):
+        for place, column in zip(self.places, values.T, strict=True):
             self.digests[place].update(column.data)
-            ends.add(column)
+        add_rows(self.ends, values)
         if self._varies:
             self._rows.append(_digests(values))
         self.sums.append(sums_of(values))

@@ -253,8 +253,7 @@ def from_array(
     labels = [_label(name, k) for k, name in enumerate(np.atleast_1d(names).tolist(), start=1)]
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # Python's own texts: those of pandas take longer to look through, which each message does.
-    return pd.DataFrame(array, columns=pd.Index(labels, dtype=object), copy=False)
+    return pd.DataFrame(array, columns=_index_of(labels), copy=False)
 
 
 def from_frame(source: pd.DataFrame) -> pd.DataFrame:
@@ -272,7 +271,7 @@ def from_frame(source: pd.DataFrame) -> pd.DataFrame:
         )
     if source.shape[1] == 0:
         raise DataError("the DataFrame has no columns: a table needs at least one")
-    labels = pd.Index([_label(name, k) for k, name in enumerate(source.columns, start=1)])
+    labels = _index_of([_label(name, k) for k, name in enumerate(source.columns, start=1)])
     frame = source.copy(deep=False)
     columns = [column for _, column in source.items()]
     usual = {
@@ -284,6 +283,14 @@ def from_frame(source: pd.DataFrame) -> pd.DataFrame:
     frame.columns = labels
     frame.index = pd.RangeIndex(len(frame))
     return frame
+
+
+def _index_of(labels: list[str]) -> pd.Index:
+    """Return the index of names of columns.
+
+    It has Python's own texts: those of pandas take longer to look through, which each message does.
+    """
+    return pd.Index(labels, dtype=object)
 
 
 def _is_foreign(dtype: Any) -> TypeGuard[np.dtype[Any]]:

@@ -81,6 +81,6 @@ def _size(value: object) -> int:
         types = [*value.dtypes]
         # pandas counts by making a series of each column.
         if all(isinstance(one, np.dtype) and one.kind != "O" for one in types):
-            return len(value) * sum(one.itemsize for one in types)
+            return int(len(value) * sum(one.itemsize for one in types))
     # Arrays, and whatever else says how large it is.
     return int(getattr(value, "nbytes", sys.getsizeof(value)))

@@ -297,7 +297,7 @@ def _levels(
     same_level = bool((means == means[0]).all())
     kinds = {"spread": spreads} if same_level else {"mean": levels, "spread": spreads}
     return [
-        Difference(names[k], kind, "", column, *values, "")
+        Difference(names[k], kind, "", column, own, other, z, "")
         for kind, parts in kinds.items()
-        for k, *values in zip(known.tolist(), *(part.tolist() for part in parts), strict=True)
+        for k, own, other, z in zip(known.tolist(), *(part.tolist() for part in parts), strict=True)
     ]

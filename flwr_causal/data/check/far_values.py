@@ -164,7 +164,7 @@ def add_rows(ends: Sequence[Ends], rows: FloatArray) -> None:
     ordered = rows
     if 0 < len(rows) < SAMPLE:
         ordered = np.sort(rows, axis=0)
-        alone = np.isfinite(ordered[[0, -1]]).all(axis=0)
+        alone[:] = np.isfinite(ordered[[0, -1]]).all(axis=0)
         alone &= (ordered[1:] != ordered[:-1]).all(axis=0)
     ones = np.ones(len(rows), dtype=np.int64)
     for one, quick, column, values in zip(ends, alone.tolist(), rows.T, ordered.T, strict=True):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from flwr_causal.errors import FederationError
 from flwr_causal.party.record import left
@@ -101,21 +101,29 @@ def probed(message: Message, content: RecordDict) -> RecordDict:
     Mods that clip expect in every message arrays, a norm, and the same arrays in the reply. The
     probe is theirs to clip; it follows from what was sent and says nothing of the party.
     """
-    arrays = _probe_sent(message)
-    if arrays is not None:
-        content[records.ARRAYS] = records.pack_arrays({PROBE: arrays})
+    sent = message.content.get(records.ARRAYS)
+    probe = sent.get(PROBE) if isinstance(sent, ArrayRecord) else None
+    norm = records.config_of(message.content).get(records.CLIPPING_NORM)
+    if probe is None or not isinstance(norm, float):
+        return content
+    returned = _returned(probe.dtype, tuple(probe.shape), probe.stype, probe.data, norm)
+    if returned is not None:
+        content[records.ARRAYS] = ArrayRecord({PROBE: returned})
         content[records.METRICS] = MetricRecord({})
     return content
 
 
-def _probe_sent(message: Message) -> Any:
-    """Return the probe as the party returns it, None if the server sent none."""
-    norm = records.config_of(message.content).get(records.CLIPPING_NORM)
+@lru_cache(maxsize=8)
+def _returned(
+    dtype: str, shape: tuple[int, ...], stype: str, data: bytes, norm: float
+) -> Array | None:
+    """Return the probe as all parties return it, packed; None if the server sent none."""
+    sent = RecordDict({records.ARRAYS: ArrayRecord({PROBE: Array(dtype, shape, stype, data)})})
     try:
-        sent = door.received(message.content).get(PROBE)
+        moved = probe_returned(door.received(sent)[PROBE], norm)
     except door.RefusedError:
         return None
-    return None if sent is None else probe_returned(sent, norm)
+    return None if moved is None else records.pack_arrays({PROBE: moved})[PROBE]
 
 
 def accepted_report(report: ConfigRecord, content: RecordDict) -> None:

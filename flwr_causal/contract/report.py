@@ -110,7 +110,11 @@ class Fact:
             return f"'{self.key}' is a single value where the report has a list"
         if self.each == "column" and len(entries) > MOST_COLUMNS:
             return f"'{self.key}' is of {len(entries)} columns, at most {MOST_COLUMNS}"
-        for entry in filterfalse(_KINDS[self.kind][0], entries):
+        # Most entries of a wide table are equal; of several types, 1 and 1.0 are equal, too.
+        types = {*map(type, entries)}
+        different = {*entries} if len(types) == 1 and types <= _HASHED else entries
+        if not all(map(_KINDS[self.kind][0], different)):
+            entry = next(filterfalse(_KINDS[self.kind][0], entries))
             return f"'{self.key}' is declared as {self.kind}, but is not: {entry!r:.99}"
         # Texts with forms are lists, of which a wide table has long ones.
         if self.kind == "text" and self.forms is None:
@@ -165,6 +169,10 @@ def unpack_states(texts: Sequence[str], counts: Sequence[int]) -> States:
         raise ValueError(f"{len(texts)} states, but {sum(counts)} are expected")
     rest = iter(texts)
     return tuple(tuple(str(next(rest)) for _ in range(count)) for count in counts)
+
+
+# The types of plain values.
+_HASHED = {bool, int, float, str}
 
 
 def _is_whole(value: Any, least: int = 0) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flwr_causal.errors import ConfigError
@@ -45,12 +46,20 @@ def check_steps(kind: type, run: Mapping[str, Any]) -> None:
     ConfigError
         Naming the step, and the runs that call it.
     """
-    for base in kind.__mro__:
-        for name, method in vars(base).items():
-            only = getattr(method, "called_in", None)
-            if only is None or getattr(kind, name) is method or only.holds(run):
-                continue
+    for name, base, only in _replaced(kind):
+        if not only.holds(run):
             raise ConfigError(
                 f"{kind.__name__} replaces the step '{name}' of {base.__name__}, which this run "
                 f"does not call: it is for {only}. Set these options, or leave the step as it is."
             )
+
+
+@cache
+def _replaced(kind: type) -> tuple[tuple[str, type, Condition], ...]:
+    """Return the steps that a class has replaced, with the class that each is from."""
+    return tuple(
+        (name, base, method.called_in)
+        for base in kind.__mro__
+        for name, method in vars(base).items()
+        if hasattr(method, "called_in") and getattr(kind, name) is not method
+    )

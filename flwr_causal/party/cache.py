@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Hashable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pandas as pd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from flwr.app import Context
 
 T = TypeVar("T")
-Key = tuple[int, int, str]
+Key = tuple[int, int, Hashable]
 
 # A process may serve many simulated parties: the oldest entries make room.
 LIMIT_BYTES = 256 * 2**20
@@ -41,7 +45,7 @@ _cache = _Cache()
 _lock = Lock()
 
 
-def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
+def cached(context: Context, name: Hashable, compute: Callable[[], T]) -> T:
     """Return the value that is stored for this node and run, or compute and store it.
 
     Unlike the memory in the context it is not stored with the run's state: it is cheaper to compute
@@ -51,7 +55,7 @@ def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
     ----------
     context : Context
         Tells the run and the node.
-    name : str
+    name : hashable
         What is computed.
     compute : callable
         Computes it from the party's rows.
@@ -73,5 +77,10 @@ def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
 def _size(value: object) -> int:
     if isinstance(value, list | tuple):
         return sum(_size(entry) for entry in value)
+    if isinstance(value, pd.DataFrame):
+        types = [*value.dtypes]
+        # pandas counts by making a series of each column.
+        if all(isinstance(one, np.dtype) and one.kind != "O" for one in types):
+            return int(len(value) * sum(one.itemsize for one in types))
     # Arrays, and whatever else says how large it is.
     return int(getattr(value, "nbytes", sys.getsizeof(value)))

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
 
 
+_ALLOWS_ALL = PartyPolicy()
+
+
 def policy_of(node: NodeConfig) -> PartyPolicy:
     """Return a node's policy; without one, one that allows everything.
 
@@ -58,7 +61,7 @@ def policy_of(node: NodeConfig) -> PartyPolicy:
         If it cannot be read; the party's log says why.
     """
     if node.policy is None:
-        return PartyPolicy()
+        return _ALLOWS_ALL
     try:
         return PartyPolicy.read(str(node.policy))
     except ConfigError as error:

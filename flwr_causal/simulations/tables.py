@@ -67,10 +67,16 @@ class PartyTables:
         path = _stored(self._directory, index)
 
         def opened(*, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
-            kept: Table | Path = cached(context, "table", lambda: pickle.loads(path.read_bytes()))
+            def read() -> Table | Path:
+                kept: Table | Path = pickle.loads(path.read_bytes())
+                if isinstance(kept, Path):
+                    return kept
+                return open_table(kept, by_cell=by_cell, reading=reading)
+
+            kept = cached(context, ("table", by_cell, reading), read)
             if isinstance(kept, Path):
                 return open_table_cached(kept, by_cell=by_cell, reading=reading)
-            return open_table(kept, by_cell=by_cell, reading=reading)
+            return kept
 
         return Source.opening(party_name(context), opened, own_map=self._maps.get(index))
 

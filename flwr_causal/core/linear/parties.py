@@ -239,16 +239,15 @@ def _effects(
     error = np.sqrt(own_errors**2 + other_errors**2)
     # Of a variable that is a function of its parents there is no error.
     z = np.divide(one - two, error, out=np.full_like(error, np.nan), where=error > 0)
-    found = []
     varies = (second[:-1, child, child] != 0).reshape(2, -1).all(axis=0)
-    for k, place in np.argwhere(np.isfinite(z) & varies[:, None]).tolist():
-        supports = "no"
-        if abs(one[k, place]) > SUPPORTED * own_errors[k, place]:
-            supports = "yes" if one[k, place] * pooled[place] > 0 else "opposite"
-        names_of_edge = columns[parents[place]], columns[child]
-        values = float(one[k, place]), float(two[k, place]), float(z[k, place])
-        found.append(Difference(names[k], "effect", *names_of_edge, *values, supports))
-    return found
+    seen = np.isfinite(z) & varies[:, None]
+    supports = np.where(one * pooled > 0, "yes", "opposite")
+    supports[~(np.abs(one) > SUPPORTED * own_errors)] = "no"
+    found = (*np.nonzero(seen), *(values[seen] for values in (one, two, z, supports)))
+    return [
+        Difference(names[k], "effect", columns[parents[place]], columns[child], *values)
+        for k, place, *values in zip(*(part.tolist() for part in found), strict=True)
+    ]
 
 
 def _regressions(
@@ -291,17 +290,16 @@ def _levels(
     """Compare means (Welch) and standard deviations (as of Gaussian rows) of one column."""
     variances, others = (part[:, j, j] for part in second)
     left = rows.sum() - rows
-    found = []
-    known = (rows > 1) & (left > 1) & (variances > 0) & (others > 0)
+    known = np.flatnonzero((rows > 1) & (left > 1) & (variances > 0) & (others > 0))
+    variances, others, one, two = variances[known], others[known], rows[known] - 1, left[known] - 1
+    gaps = (means - other_means)[known] / np.sqrt(variances / one + others / two)
+    ratios = np.log(variances / others) / 2 / np.sqrt(0.5 / one + 0.5 / two)
+    levels = (means[known], other_means[known], gaps)
+    spreads = (np.sqrt(variances), np.sqrt(others), ratios)
     same_level = bool((means == means[0]).all())
-    with np.errstate(divide="ignore", invalid="ignore"):  # of those that are not known
-        gaps = (means - other_means) / np.sqrt(variances / (rows - 1) + others / (left - 1))
-        ratios = np.log(variances / others) / 2 / np.sqrt(0.5 / (rows - 1) + 0.5 / (left - 1))
-        spreads, other_spreads = np.sqrt(variances), np.sqrt(others)
-    for k in np.flatnonzero(known).tolist():
-        if not same_level:
-            values = float(means[k]), float(other_means[k]), float(gaps[k])
-            found.append(Difference(names[k], "mean", "", column, *values, ""))
-        values = float(spreads[k]), float(other_spreads[k]), float(ratios[k])
-        found.append(Difference(names[k], "spread", "", column, *values, ""))
-    return found
+    kinds = {"spread": spreads} if same_level else {"mean": levels, "spread": spreads}
+    return [
+        Difference(names[k], kind, "", column, own, other, z, "")
+        for kind, parts in kinds.items()
+        for k, own, other, z in zip(known.tolist(), *(part.tolist() for part in parts), strict=True)
+    ]

@@ -31,7 +31,7 @@ def kind_of(column: pd.Series) -> Kind:
     """Return the kind of a column's values; missing ones do not count."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in PLAIN:
-        return "boolean" if dtype.kind == "b" else "numeric"
+        return kind_of_type(dtype)
     if isinstance(dtype, pd.CategoricalDtype):
         states = kind_of(pd.Series(dtype.categories))
         return "other" if states == "other" else "category"
@@ -48,6 +48,11 @@ def kind_of(column: pd.Series) -> Kind:
         by_inference: dict[str, Kind] = {"boolean": "boolean", "string": "category"}
         return by_inference.get(inferred, "other")
     return "category" if pd.api.types.is_string_dtype(dtype) else "other"
+
+
+def kind_of_type(dtype: np.dtype[Any]) -> Kind:
+    """Return the kind of values of one of the types in :data:`PLAIN`."""
+    return "boolean" if dtype.kind == "b" else "numeric"
 
 
 def as_numbers(column: pd.Series) -> FloatArray:

@@ -27,6 +27,8 @@ from flwr_causal.data.check.columns import as_numbers, kind_of
 from flwr_causal.data.read.pieces import pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.read.pieces import Table
 
@@ -42,6 +44,8 @@ BEYOND = 2.0
 #: digit repeated; and those of two digits that count in two rows or more.
 CODE = re.compile(r"-?(?:99+[789]|88{2,}|77{2,}|9{2,}\.9+)|-9{1,2}")
 SHORT_CODE = re.compile(r"9[789]|88|77")
+#: No code is nearer to zero.
+LEAST_CODE = 9.0
 #: How probable a step to far values is by chance, at most. The index of a tail is estimated from so
 #: many values, and is at most as large as that of Gaussian tails.
 CHANCE, LEAST_TAIL, OF_TAIL, LARGEST_INDEX = 1e-5, 10, 20, 6.0
@@ -90,18 +94,24 @@ class Ends:
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         if not len(values):
             return
-        self._middles.append(_median(values if sample is None or not len(sample) else sample))
+        self._add_distinct(
+            values, counts, _median(values if sample is None or not len(sample) else sample)
+        )
+
+    def _add_distinct(self, values: FloatArray, counts: IntArray, middle: float) -> None:
+        """Add different finite values, ascending, at least one, and in how many rows each is."""
+        self._middles.append(middle)
         if len(self._values):
             values, inverse = np.unique(np.append(self._values, values), return_inverse=True)
             counts = np.bincount(inverse, np.append(self._counts, counts)).astype(np.int64)
         if len(values) > 2 * ENDS:
-            ends = np.r_[:ENDS, len(values) - ENDS : len(values)]
-            values, counts = values[ends], counts[ends]
+            values = np.concatenate((values[:ENDS], values[-ENDS:]))
+            counts = np.concatenate((counts[:ENDS], counts[-ENDS:]))
         self._values, self._counts = values, counts
 
     def far(self) -> FarValues | None:
         """Return the values far outside all others; None if there are none."""
-        if not len(self._values):
+        if not len(self._values) or self._cannot_be_far():
             return None
         middle = _median(sorted(self._middles))
         if not self._may_be_far(middle):
@@ -127,6 +137,11 @@ class Ends:
             return None
         return FarValues(tuple(np.sort(values[far]).tolist()), int(counts[far].sum()))
 
+    def _cannot_be_far(self) -> bool:
+        """Whether there are too few values for a tail, and none that is written as a code."""
+        largest = max(-self._values[0], self._values[-1])
+        return len(self._values) <= 2 * LEAST_TAIL and bool(largest < LEAST_CODE)
+
     def _may_be_far(self, middle: float) -> bool:
         """Whether a step is large or few values are negative, as of few columns."""
         ascending, most = self._values.tolist(), MOST_VALUES + 1
@@ -138,6 +153,25 @@ class Ends:
         if any(far > 0 and (near <= 0 or far / near > BEYOND) for far, near in steps):
             return True
         return 0 < bisect_left(ascending, 0.0) <= MOST_VALUES
+
+
+def add_rows(ends: Sequence[Ends], rows: FloatArray) -> None:
+    """Add further rows, shape (n, d), to the ends of their d columns.
+
+    Columns of few rows, all of them finite and different, are sorted together.
+    """
+    alone = np.zeros(len(ends), dtype=np.bool_)
+    ordered = rows
+    if 0 < len(rows) < SAMPLE:
+        ordered = np.sort(rows, axis=0)
+        alone[:] = np.isfinite(ordered[[0, -1]]).all(axis=0)
+        alone &= (ordered[1:] != ordered[:-1]).all(axis=0)
+    ones = np.ones(len(rows), dtype=np.int64)
+    for one, quick, column, values in zip(ends, alone.tolist(), rows.T, ordered.T, strict=True):
+        if quick:
+            one._add_distinct(values, ones, _median(values))
+        else:
+            one.add(column)
 
 
 def _median(ascending: FloatArray | list[float]) -> float:

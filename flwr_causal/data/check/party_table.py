@@ -24,10 +24,11 @@ from flwr_causal.data.check.columns import (
     find_numbers,
     interval_names,
     kind_of,
+    kind_of_type,
     named_states,
     type_of,
 )
-from flwr_causal.data.check.far_values import Ends
+from flwr_causal.data.check.far_values import Ends, add_rows
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.check.report import (
     NUMBERS,
@@ -76,8 +77,8 @@ def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArra
     """
     if policy is None or policy.missing_values != "drop":
         return np.ones(len(frame), dtype=np.bool_)
-    kinds = _kinds(frame)
-    return _complete(frame, kinds, _number_block(frame, kinds), policy)
+    kinds, block = _numbers_of(frame)
+    return _complete(frame, kinds, block, policy)
 
 
 def _complete(
@@ -163,7 +164,7 @@ def repeated_rows(table: Table) -> int:
     """
     rows: list[NDArray[np.uint64]] = []
     for piece in pieces(table):
-        if not rows and not _tells_rows_apart(piece):
+        if not rows and not _tells_rows_apart(piece, *_numbers_of(piece)):
             return 0
         try:
             found = pd.util.hash_pandas_object(piece, index=False)
@@ -173,13 +174,15 @@ def repeated_rows(table: Table) -> int:
     return _repeated(rows)
 
 
-def _tells_rows_apart(piece: pd.DataFrame) -> bool:
-    """Return whether a column has many different values."""
-    first = piece.head(LOOKED_AT)
-    return any(
-        column.nunique() > len(first) * MANY_VALUES
-        for column in all_columns(first)
-        if kind_of(column) in ("numeric", "category")
+def _tells_rows_apart(piece: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray) -> bool:
+    """Return whether a column has many different values, given what :func:`_numbers_of` does."""
+    first = block[:LOOKED_AT]
+    many = len(first) * MANY_VALUES
+    of_block = (kind for kind in kinds if kind in NUMBERS)
+    numbers = (one for kind, one in zip(of_block, first.T, strict=True) if kind == "numeric")
+    texts = (k for k, kind in enumerate(kinds) if kind == "category")
+    return any(len(np.unique(column[~np.isnan(column)])) > many for column in numbers) or any(
+        piece.iloc[:LOOKED_AT, k].nunique() > many for k in texts
     )
 
 
@@ -370,28 +373,35 @@ def _columns(frame: pd.DataFrame, names: Sequence[str]) -> FloatArray:
 
 def _is_plain(frame: pd.DataFrame) -> bool:
     """Say whether all columns have one numpy type of numbers."""
+    return _plain_kind(frame) is not None
+
+
+def _plain_kind(frame: pd.DataFrame) -> Kind | None:
+    """Return the kind of all columns where they have one numpy type of numbers; else None."""
     types = list(frame.dtypes)
     first = types[0] if types else None
-    plain = isinstance(first, np.dtype) and first.kind in PLAIN
-    return plain and types.count(first) == len(types)
+    if not (isinstance(first, np.dtype) and first.kind in PLAIN):
+        return None
+    return kind_of_type(first) if types.count(first) == len(types) else None
 
 
-def _kinds(frame: pd.DataFrame) -> list[Kind]:
-    if _is_plain(frame):
-        return [kind_of(frame.iloc[:, 0])] * frame.shape[1]
-    return [kind_of(column) for column in all_columns(frame)]
+def _numbers_of(
+    frame: pd.DataFrame, kinds: list[Kind] | None = None
+) -> tuple[list[Kind], FloatArray]:
+    """Return the kinds of all columns, unless given, and those of numbers, in order, shape (n, .).
 
-
-def _number_block(frame: pd.DataFrame, kinds: Sequence[Kind]) -> FloatArray:
-    """Return the numeric columns only, in order, shape (n, number of them)."""
-    if _is_plain(frame):
-        return frame.to_numpy(dtype=np.float64)
-    pairs = zip(kinds, all_columns(frame), strict=True)
-    chosen = [column for kind, column in pairs if kind in NUMBERS]
+    The kinds of a table are those of its first piece.
+    """
+    plain = _plain_kind(frame)
+    if plain is not None:
+        return kinds or [plain] * frame.shape[1], frame.to_numpy(dtype=np.float64)
+    columns = all_columns(frame)
+    kinds = kinds or [kind_of(column) for column in columns]
+    chosen = [column for kind, column in zip(kinds, columns, strict=True) if kind in NUMBERS]
     block = np.empty((len(frame), len(chosen)), order="F")
     for place, column in enumerate(chosen):
         block[:, place] = as_numbers(column)
-    return block
+    return kinds, block
 
 
 class _Pass:
@@ -445,9 +455,9 @@ class _Pass:
 
     def add(self, piece: pd.DataFrame) -> None:
         """Look at further rows."""
+        kinds, block = _numbers_of(piece, self.kinds)
         if not self.kept:
-            self._begin(piece)
-        block = _number_block(piece, self.kinds)
+            self._begin(piece, kinds, block)
         kept = _complete(piece, self.kinds, block, self._policy)
         self.kept.append(kept)
         missing = np.zeros(len(self.kinds), dtype=np.int64)
@@ -456,9 +466,9 @@ class _Pass:
         every = bool(kept.all())
         # Adding 0 turns negative zeros into positive ones, which they equal.
         values = np.add(block if every else block[kept], 0.0, order="F")
-        for place, ends, column in zip(self.places, self.ends, values.T, strict=True):
+        for place, column in zip(self.places, values.T, strict=True):
             self.digests[place].update(column.data)
-            ends.add(column)
+        add_rows(self.ends, values)
         if self._varies:
             self._rows.append(_digests(values))
         self.sums.append(sums_of(values))
@@ -480,14 +490,14 @@ class _Pass:
             self._stray[place] = self._stray.get(place, 0) + _numbers_and_others(codes, texts)
         self._missing.append(missing)
 
-    def _begin(self, piece: pd.DataFrame) -> None:
+    def _begin(self, piece: pd.DataFrame, kinds: list[Kind], block: FloatArray) -> None:
         self.names = [str(name) for name in piece.columns]
-        self.kinds = _kinds(piece)
+        self.kinds = kinds
         self.places = [place for place, kind in enumerate(self.kinds) if kind in NUMBERS]
         # Twice as fast as other digests on today's processors, and no secret.
         self.digests = [hashlib.sha1(usedforsecurity=False) for _ in self.kinds]
         self.ends = [Ends() for _ in self.places]
-        self._varies = _tells_rows_apart(piece)
+        self._varies = _tells_rows_apart(piece, kinds, block)
         self._texts = {k: set() for k, kind in enumerate(self.kinds) if kind not in NUMBERS}
 
     def facts(self, *, sums: bool) -> list[dict[str, Any]]:

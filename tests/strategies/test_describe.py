@@ -393,6 +393,9 @@ def _check_single_rows(parties, directory):
     run = simulate("describe", given, wrap_grid=Heard)
     model = run.model
     assert any("'note' is not used: no value at any party, or too few" in t for t in run.warnings)
+    (withheld,) = (text for text in run.warnings if "count as missing" in text)
+    assert "'rare' (at part" in withheld
+    assert "fewer than 5 rows (minimum_count)" in withheld
     for value in ("123.456", "Smith"):
         assert not any(value in text for text in said)
     # The parties lack these columns; the values of the others are there.

@@ -958,15 +958,15 @@ def doctor(
     ] = False,
     settings: Annotated[
         bool,
-        typer.Option("--settings", help="Only keys and values of --node-config and of its policy."),
+        typer.Option("--settings", help="Only a node's settings and policy, and its key."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what keeps a node or a SuperLink from working, and the remedy.
 
     The options are those of flower-supernode and flower-superlink: give what these are given.
-    --connection looks at a SuperLink that runs. Exit status 1: there is a problem; with --ended 4:
-    there is one that passes, so that the node can be started again later.
+    --connection looks at a SuperLink that runs. Exit status 1: there is a problem; with --ended and
+    --settings 4: there is one that passes, so that the node can be started later.
     """
     from flwr_causal.app.doctor.command import examine
     from flwr_causal.app.doctor.finding import LATER
@@ -992,7 +992,7 @@ def doctor(
             typer.echo(one.text)
             if one.remedy:
                 _wrapped(one.remedy, "        ")
-    if ended and any(one.passing for one in findings):
+    if (ended or settings) and any(one.passing for one in findings):
         raise typer.Exit(LATER)
     if any(one.level == "problem" for one in findings):
         raise typer.Exit(1)

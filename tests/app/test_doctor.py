@@ -23,8 +23,10 @@ from typer.testing import CliRunner
 
 from flwr_causal import command_line
 from flwr_causal.app.deploy import keys
+from flwr_causal.app.doctor import command as doctor
 from flwr_causal.app.doctor import connection, machine
 from flwr_causal.app.doctor.command import examine
+from flwr_causal.app.doctor.finding import LATER, Finding
 from flwr_causal.party.node_config import KEYS
 
 NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "clinic authority")])
@@ -267,6 +269,21 @@ def test_settings_alone_say_what_the_node_would_say(tmp_path):
     told = CliRunner().invoke(command_line.app, [*command, f"{config} polcy='/p'"])
     assert (told.exit_code, "polcy" in told.stdout) == (1, True)
     assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == 0
+
+
+def test_settings_say_too_that_the_key_is_not_registered_yet(tmp_path, monkeypatch):
+    unknown = Finding("problem", "key", "k is not registered", "Send it.", passing=True)
+    way = [Finding("problem", "clock", "it is behind"), unknown]
+    monkeypatch.setattr(doctor, "check_connection", lambda *_, **__: way)
+    config = node(tmp_path)
+    assert examine(node_config=config, superlink="h:1", settings=True) == [unknown]
+    command = ["doctor", "--settings", "--superlink", "h:1", "--node-config"]
+    assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == LATER
+    way.pop()
+    assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == 0
+    # Settings come first: they do not mend themselves.
+    way.append(unknown)
+    assert CliRunner().invoke(command_line.app, [*command, f"{config} polcy='/p'"]).exit_code == 1
 
 
 def test_a_superlinks_own_files(tmp_path):

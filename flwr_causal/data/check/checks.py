@@ -325,6 +325,11 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     found.warnings += [
         f"party {p!r}: {note}" for p, report in reports.items() for note in report.notes
     ]
+    if hiding := [party for party, report in reports.items() if report.leaves_out]:
+        found.warnings.append(
+            f"{some_parties(hiding)}: columns that look like identifiers are left out, and only "
+            "the node's log names them. identifiers='fail' refuses such tables."
+        )
     _check_levels(reports, found)
     _check_duplicate_names(reports, found)
     lacked = {} if policy.unshared_columns == "keep" else unshared(reports)

@@ -209,6 +209,11 @@ class TableReport:
         "counts the states below, and one more where there are more values",
         "flag",
     )
+    leaves_out: bool = fact(
+        False,
+        "whether the node leaves out columns that look like identifiers, which it does not name",
+        "flag",
+    )
     repeats: bool = fact(
         False,
         "whether a hundredth of the rows, and five of them at least, repeat an earlier row in all "

@@ -461,6 +461,20 @@ def test_tables_that_need_mending_are_described_and_said_to_need_it(further):
             simulate("describe", tables, **further, **options)
 
 
+def test_infinite_values_are_told_with_secure_sums_as_without():
+    """The others are refused by the server, which names party, column and number."""
+    tables = [as_found(seed)[["x", "big"]] for seed in (0, 1, 1)]
+    told = "'big' is not used: parties 'party 1', 'party 2': 1, 1 infinite values"
+    for further in ({}, {"secure_aggregation": True}):
+        run = simulate("describe", tables, **further)
+        assert run.model.names == ("x",)
+        assert run.model.rows == 240
+        assert any(told in text for text in run.warnings)
+        with pytest.raises(DataError, match=r"'party 2', column 'big': 1, 1 infinite values"):
+            simulate("moments", tables, **further)
+        assert simulate("describe", tables, missing_values="drop", **further).model.rows == 238
+
+
 @pytest.mark.parametrize("further", [{}, {"small_counts": "report"}])
 def test_scores_and_columns_of_zeros_are_described_as_they_are(further):
     """Rounded counts put no row outside; the axis ends where the rows do; zeros are zeros."""

@@ -379,10 +379,12 @@ def check_own(party: str, report: TableReport, policy: Policy) -> None:
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
             _check_values(column.name, {party: column}, {party: report}, policy, found)
-    if found.problems:
-        only_gaps = all(one.text == MISSING for one in found.problems)
+    # The report has the numbers of infinite values.
+    problems = [one for one in found.problems if one.text != INFINITE]
+    if problems:
+        only_gaps = all(one.text == MISSING for one in problems)
         kind = IncompleteError if only_gaps else DataError
-        raise kind("; ".join(in_words(found.problems)))
+        raise kind("; ".join(in_words(problems)))
 
 
 def have_states(reports: Mapping[str, TableReport]) -> bool:

@@ -59,7 +59,7 @@ from flwr_causal.runtime.checkpoint import forget as forgotten
 from flwr_causal.runtime.checkpoint import read_history, status_of
 from flwr_causal.runtime.run_directory import PAGE, check_own, check_page, keeps_exchanges
 from flwr_causal.simulations import simulate
-from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.simulations.engines import agreement_of, sources_of
 from flwr_causal.strategies.options import check_names
 from flwr_causal.testing import check_method as checks_of
 
@@ -340,7 +340,7 @@ def _by_column(
     columns: Sequence[dict[str, Any]], reports: Mapping[Path, TableReport]
 ) -> list[dict[str, Any]]:
     """Return what is known of the columns of several tables, with a row for each name."""
-    labels = dict(zip(map(str, reports), _labels([*reports]), strict=True))
+    labels = dict(zip(map(str, reports), sources_of([*reports]).values(), strict=True))
     held: dict[str, dict[str, dict[str, Any]]] = {}
     for one in columns:
         held.setdefault(one["column"], {}).setdefault(labels[one["table"]], one)
@@ -592,11 +592,11 @@ def _verdict(
     try:
         agreed = agreement_of(method, data, maps, **_options(method, option))
     except CausalError as error:
-        return {"usable": False, "columns": [], "warnings": [], "error": _with_files(error, data)}
+        return {"usable": False, "columns": [], "warnings": [], "error": _with_options(error)}
     return {
         "usable": True,
         "columns": list(agreed.names),
-        "warnings": [_naming(warning, data) for warning in agreed.warnings],
+        "warnings": [*agreed.warnings],
         "error": "",
     }
 
@@ -673,7 +673,7 @@ def _on_files(
         agreement_of(method, data, own, **{**given, "output_dir": None, "resume": False})
         return simulate(method, data, engine=engine.value, progress=progress, maps=own, **given)
     except DataError as error:
-        raise DataError(_with_files(error, data)) from error
+        raise DataError(_with_options(error)) from error
 
 
 def _exit_if_lost(found: Run) -> None:
@@ -773,34 +773,15 @@ def _key_and_value(pair: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _with_files(error: CausalError, data: Sequence[Path]) -> str:
-    """Return an error's words, with files in place of numbered parties, and how to give options."""
-    text = _naming(str(error), data)
-    lines = [text]
+def _with_options(error: CausalError) -> str:
+    """Return an error's words, and how to give the options that they name."""
+    lines = [text := str(error)]
     if error.settings:
         given = (f"-o {shlex.quote(f'{name}={value}')}" for name, value in error.settings.items())
         lines.append(f"Options are given as {' '.join(given)}")
     elif option := re.search(r"\b([a-z_]+)='([a-z]+)'", text):
         lines.append(f"Options are given as -o {option[1]}={option[2]}")
     return "\n".join(lines)
-
-
-def _naming(text: str, data: Sequence[Path]) -> str:
-    """Return a text with the names of the files in place of those of the parties."""
-    labels = _labels(data)
-    return re.sub(
-        r"(?<=')party (\d+)(?=')|\bparty (\d+)\b",
-        lambda found: (
-            labels[number] if (number := int(found[1] or found[2])) < len(labels) else found[0]
-        ),
-        text,
-    )
-
-
-def _labels(data: Sequence[Path]) -> list[str]:
-    """Return the names of files, without directories where these differ."""
-    names = [path.name for path in data]
-    return names if len(set(names)) == len(names) else [str(path) for path in data]
 
 
 @app.command()
@@ -977,15 +958,15 @@ def doctor(
     ] = False,
     settings: Annotated[
         bool,
-        typer.Option("--settings", help="Only keys and values of --node-config and of its policy."),
+        typer.Option("--settings", help="Only a node's settings and policy, and its key."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what keeps a node or a SuperLink from working, and the remedy.
 
     The options are those of flower-supernode and flower-superlink: give what these are given.
-    --connection looks at a SuperLink that runs. Exit status 1: there is a problem; with --ended 4:
-    there is one that passes, so that the node can be started again later.
+    --connection looks at a SuperLink that runs. Exit status 1: there is a problem; with --ended and
+    --settings 4: there is one that passes, so that the node can be started later.
     """
     from flwr_causal.app.doctor.command import examine
     from flwr_causal.app.doctor.finding import LATER
@@ -1011,7 +992,7 @@ def doctor(
             typer.echo(one.text)
             if one.remedy:
                 _wrapped(one.remedy, "        ")
-    if ended and any(one.passing for one in findings):
+    if (ended or settings) and any(one.passing for one in findings):
         raise typer.Exit(LATER)
     if any(one.level == "problem" for one in findings):
         raise typer.Exit(1)

@@ -18,6 +18,7 @@ from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
 from flwr_causal.command_line import app
 from flwr_causal.data.dictionary.entries import Dictionary
+from flwr_causal.errors import DataError
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.reports.described import described
 from flwr_causal.reports.edges import compared
@@ -178,7 +179,7 @@ def test_bad_data_train_nothing(files, tmp_path, monkeypatch, bad):
     shown = call("run", "moments", *files, "--output-dir", out)
     assert shown.exit_code == 2
     assert files[1].name in shown.stderr
-    assert "party 1" not in shown.stderr
+    assert "party 1" not in shown.stderr.replace("party 1 (b.csv)", "")
     assert files[0].name not in shown.stderr or bad == "text"  # the text names the others' kind
     assert not out.exists()
 
@@ -419,6 +420,31 @@ def test_the_files_of_the_parties_are_beside_their_names(files, tmp_path):
     twin = shutil.copy(files[0], tmp_path / "other" / "a.csv")
     assert sources_of([files[0], twin]) == {"party 0": str(files[0]), "party 1": str(twin)}
     assert sources_of([files[0], pd.read_csv(files[1])]) == {"party 0": "a.csv"}
+
+
+def test_messages_name_the_files_of_the_parties(files, tmp_path, caplog):
+    table = pd.read_csv(files[1]).assign(x=lambda one: one["x"] * 1000)
+    table.to_csv(files[1], index=False)
+    run = simulate("moments", files, output_dir=tmp_path / "out")
+    (warning,) = (text for text in run.warnings if "times at" in text)
+    assert "'x' (" in warning
+    assert "times at 'b.csv')" in warning
+    assert warning in caplog.messages
+    assert set(run.parties) == {"party 0", "party 1", "party 2"}
+    assert Run.load(tmp_path / "out").warnings == run.warnings
+    assert simulate("moments", files, output_dir=tmp_path / "out", resume=True).warnings == (
+        run.warnings
+    )
+    assert warning in agreement_of("moments", files).warnings
+    in_memory = simulate("moments", [pd.read_csv(file) for file in files]).warnings
+    assert any("times at 'party 1')" in text for text in in_memory)
+    table.iloc[0, 0] = np.inf
+    table.to_csv(files[1], index=False)
+    with pytest.raises(DataError, match=r"party 'b\.csv', column 'x': 1 infinite value"):
+        simulate("moments", files)
+    files[1].unlink()
+    with pytest.raises(DataError, match=r"\nparty 1 \(b\.csv\): .*does not exist"):
+        simulate("moments", files)
 
 
 def test_an_interrupted_run_says_what_is_kept_and_how_it_goes_on(files, tmp_path, monkeypatch):

@@ -80,7 +80,6 @@ def execute(
     CausalError
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
-    method._decide({}, ())
 
     def finished(outcome: Outcome[Any]) -> Run:
         run: Run = outcome.run

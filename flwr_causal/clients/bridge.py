@@ -260,6 +260,13 @@ def _report(
         # Also where the server does not say so.
         asked = table.columns if used is None else used
         used = [name for name in asked if policy.chooses(name)]
+    # A dictionary says of each column what it is; a private run has all columns from the beginning.
+    undeclared = guarantee is None and policy.entries is None
+    left_out = own.left_out(table, str(config.get("terms", ""))) if undeclared else []
+    if left_out:
+        listed = printable(", ".join(left_out))
+        log(WARNING, "Columns that look like identifiers are left out: %s", listed)
+        used = [name for name in (table.columns if used is None else used) if name not in left_out]
     client = kind(shown, context, options=options, columns=used)
     if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
@@ -269,8 +276,10 @@ def _report(
     public = client.private or names_only
     names = TableReport.of_names(client.table().columns if public else ())
     if public:
-        # Before anything is drawn, which counts also where the run is refused.
-        own.check_report(names, table, policy, private=True)
+        # Before anything is drawn, which counts also where the run is refused. A column that is
+        # excluded is named, and not used.
+        chosen = filter(policy.chooses, names.names) if names_only else names.names
+        own.check_report(TableReport.of_names(chosen), table, policy, private=True)
     with single_threaded():
         described = names if names_only else _described(client, policy)
     if not public:
@@ -287,6 +296,7 @@ def _report(
         columns = client.table().columns
         whole = secure.own_report(context, columns, lambda: described, private=client.private)
         described = secure.withheld(whole, policy, party.name)
+    described = replace(described, leaves_out=bool(left_out))
     report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
     return {"contract": client.contract.digest} | key | report
 

@@ -39,6 +39,12 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question for the names that are most like one, 3 at most; "" if none is."""
+    near = get_close_matches(name, list(known), 3)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 def is_utf8(text: str) -> bool:
     """Return whether a text can be written; one with half of a surrogate pair cannot."""
     try:

@@ -89,6 +89,9 @@ class Expected:
         Whether numbers have densities, which a value that repeats has not.
     nominal : bool, default False
         Whether all columns with states are categories, numbers of few values included.
+    fewest : int, default 0
+        Fewest rows behind what a party tells of a column: it tells a column with fewer as one
+        without values.
     """
 
     unit_ratio: float = OTHER_MECHANISMS
@@ -99,6 +102,7 @@ class Expected:
     own_fits: bool = False
     densities: bool = False
     nominal: bool = False
+    fewest: int = 0
 
 
 def doubts(
@@ -146,7 +150,7 @@ def doubts(
         *_same_tables(reports),
         *_repeated_rows(reports),
         *_row_numbers(reports, unsure),
-        *_without_values(reports, held),
+        *_without_values(reports, held, expected.fewest),
         *_states_that_are_names(unsure),
         *_like_states(unsure, policy.category_names),
         *_like_missing(unsure),
@@ -629,12 +633,20 @@ def _spread(n: int) -> float:
     return n * (n**2 - 1) / 12
 
 
-def _without_values(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
-    """Warn of columns that a party has without a single value."""
+def _without_values(
+    reports: Mapping[str, TableReport], held: Mapping[str, Holders], fewest: int
+) -> list[str]:
+    """Warn of columns that a party has without a single value, or whose counts it withholds."""
     empty = _parties_where(held, lambda party, column: reports[party].is_empty(column))
     where = _columns_at(empty)
     if not where:
         return []
+    if fewest > 1:
+        return [
+            f"Some columns count as missing in all rows of a party: {some(where)}. The party has "
+            f"no value there, or withholds its counts, which are of fewer than {fewest} rows "
+            "(minimum_count)."
+        ]
     return [
         f"Some columns have no value in any row of a party: {some(where)}. With "
         "missing_values='keep' that counts as a property of its rows: remove the column from this "

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from flwr.supercore import log
 
 from flwr_causal.core.words import printable
+from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.pieces import selected
+from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers, named_like_one
 from flwr_causal.party.node_config import NodeConfig, check_keys
@@ -127,6 +129,30 @@ class PartyDoor:
         return selected(
             table, [one for one in table.columns if self.policy.columns.shows(str(one))]
         )
+
+    def left_out(self, table: Table, terms: str) -> list[str]:
+        """Return the columns that look like identifiers, where a run leaves such columns out.
+
+        Columns that an option names for what they are, are not among them: the run is refused if it
+        uses one as a variable.
+
+        Parameters
+        ----------
+        table : DataFrame or LargeFile
+        terms : str
+            Those of the run; empty: it leaves out nothing.
+        """
+        options = RunTerms.from_text(terms).options if self.guarded and terms else {}
+        if options.get("identifiers") != "auto" or options.get("strict"):
+            return []
+        texts = [
+            value
+            for option, value in options.items()
+            if isinstance(value, str) and option != "exclude"
+        ]
+        kept = {ROW_ID, *(name for text in texts for name in split_names(text))}
+        names = [name for name in map(str, table.columns) if name not in kept]
+        return [name for name in identifiers(table, names) if not self.policy.columns.knows(name)]
 
     def check_question(
         self, contract: Contract, config: Mapping[str, Any], options: PartyOptions, policy: Policy

@@ -326,7 +326,8 @@ def _check_counts(report: Mapping[str, Any], max_states: int) -> None:
     if not 0 <= rows <= MOST_ROWS:
         raise RefusedError(f"the report says that the table has {report['rows']} rows")
     # Of a report that withholds its rows, "distinct" tells of named states only.
-    for key in ("missing", "infinite", "stray", *(() if report.get("withheld") else ("distinct",))):
+    known = () if report.get("withheld") else ("infinite", "distinct")
+    for key in ("missing", "stray", *known):
         if max(report.get(key, []), default=0) > rows:
             raise RefusedError(f"'{key}' is {max(report[key])} for a column of {rows} rows")
 

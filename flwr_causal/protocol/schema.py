@@ -58,6 +58,8 @@ _REPORTED = [
 FACTS = tuple(sorted((*_AROUND, *_REPORTED), key=lambda one: [None, *PARTS].index(one.part)))
 #: The name of the array in the question and the reply that shows whether a mod of the party clips.
 PROBE = "probe"
+#: How many digits of a node's id messages and names have: ids are random, of 19 digits mostly.
+DIGITS_OF_ID = 8
 #: The norm that the question states where the run has none of its own.
 PROBE_NORM = 1.0
 MOST_NORM = 1e100
@@ -69,14 +71,24 @@ REQUIRED = tuple(one.key for one in FACTS if one.part is None and one.key in _SH
 def party_name(context: Context) -> str:
     """Return a node's name in messages and errors: "party 0" and so on in a simulation.
 
-    On a real node it is the ``name`` of the node config; without one that can be used only Flower's
-    id remains.
+    On a real node it is the ``name`` of the node config; without one that can be used, the first
+    digits of Flower's id. It stays the same as long as the node is registered.
     """
     name = context.node_config.get("name")
     if "partition-id" in context.node_config:
         return f"party {context.node_config['partition-id']}"
     own = name.strip() if isinstance(name, str) else ""
-    return f"node {context.node_id}" if fault_of_name(own, MOST_OF_PARTY) else own
+    return node_name(context.node_id) if fault_of_name(own, MOST_OF_PARTY) else own
+
+
+def node_name(node_id: int) -> str:
+    """Return the name of a node that has none of its own."""
+    return f"node {short_id(node_id)}"
+
+
+def short_id(node_id: int) -> str:
+    """Return the first digits of a node's id, by which ``flwr supernode list`` finds it."""
+    return str(node_id)[:DIGITS_OF_ID]
 
 
 def partition_of(context: Context) -> int:

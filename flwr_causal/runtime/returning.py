@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.supercore import log
 
 from flwr_causal.errors import FederationError, TableChangedError
-from flwr_causal.protocol.schema import own_version
+from flwr_causal.protocol.schema import own_version, short_id
 from flwr_causal.runtime.federation import Party, Returned
 from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import (
@@ -74,9 +74,9 @@ def find_returned(
     for reason in failed.values():
         log(WARNING, "A node that has just come gives no schema (%s)", reason)
     for node, values in answers:
-        name = _place_of(node, absent)
+        name, own_id = _place_of(node, absent), short_id(node.node_id)
         if not name:
-            log(INFO, "%s (node %d) has come later and takes no part", node.name, node.node_id)
+            log(INFO, "%s (node %s) has come later and takes no part", node.name, own_id)
             continue
         change = _change(values, federation.reports[name])
         keys = federation.setup.keys
@@ -88,7 +88,7 @@ def find_returned(
             # It is asked again in the next exchange: the table may have been restored.
             federation.connected.discard(node.node_id)
             continue
-        log(INFO, "%s is back (node %d)", name, node.node_id)
+        log(INFO, "%s is back (node %s)", name, own_id)
         federation.moved(name, node.node_id)
         found.nodes[name] = node.node_id
     return found._replace(num_bytes=size)
@@ -195,7 +195,7 @@ def reconnected(
 def _place_of(node: Party, absent: Collection[str]) -> str:
     """Return the absent party that has a node's name; "" for none."""
     # A name that several parties chose has the id of its node behind it.
-    names = {node.name, f"{node.name} ({node.node_id})"}.intersection(absent)
+    names = {node.name, f"{node.name} ({short_id(node.node_id)})"}.intersection(absent)
     return names.pop() if names else ""
 
 

@@ -31,7 +31,15 @@ from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import SmallCounts
-from flwr_causal.protocol.schema import PROBE, PROBE_NORM, is_clipped, own_version, probe
+from flwr_causal.protocol.schema import (
+    PROBE,
+    PROBE_NORM,
+    is_clipped,
+    node_name,
+    own_version,
+    probe,
+    short_id,
+)
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.setup_form import is_signature
 from flwr_causal.protocol.terms import RunTerms, signed
@@ -233,7 +241,7 @@ def _names_reported(answers: list[tuple[Party, dict[str, Any]]]) -> dict[str, Ta
     check_errors(answers)
     several = Counter(party.name for party, _ in answers)
     return {
-        party.name if several[party.name] == 1 else f"{party.name} ({party.node_id})": (
+        party.name if several[party.name] == 1 else f"{party.name} ({short_id(party.node_id)})": (
             values["report"]
         )
         for party, values in answers
@@ -470,14 +478,15 @@ def ask_schema(
             )
             for node_id in waiting
         ]
-        failed = {node_id: f"node {node_id}: no answer" for node_id in waiting}
+        failed = {node_id: f"{node_name(node_id)}: no answer" for node_id in waiting}
         size += len(messages) * records.num_bytes(question)
         for reply in grid.send_and_receive(messages, timeout=timeout):
             node_id = reply.metadata.src_node_id
             if node_id not in failed or node_id in answers:
                 continue  # delivered twice
             if reply.has_error():
-                failed[node_id] = f"node {node_id}: {printable(raised_text(reply.error.reason))}"
+                reason = printable(raised_text(reply.error.reason))
+                failed[node_id] = f"{node_name(node_id)}: {reason}"
                 continue
             size += records.reply_bytes(reply)
             try:
@@ -509,7 +518,7 @@ def _answer(
     name, partition = values.pop("party", None), values.pop("partition-id", None)
     key, signature = (values.pop(name, "") for name in ("public-key", "signature"))
     named = isinstance(name, str) and not fault_of_name(name, MOST_OF_PARTY)
-    party = str(name) if named else f"node {node_id}"
+    party = str(name) if named else node_name(node_id)
     try:
         if not named or not isinstance(partition, int):
             raise door.RefusedError("it lacks the party's name, in the form of names, or number")
@@ -641,7 +650,7 @@ def _with_unique_names(
         if withheld or method.options.expected_parties or any(one.signature for one in own):
             raise FederationError(f"{text}; {remedy}")
     unique = [
-        (replace(party, name=f"{party.name} ({party.node_id})"), values)
+        (replace(party, name=f"{party.name} ({short_id(party.node_id)})"), values)
         if party.node_id in alike
         else (party, values)
         for party, values in answers
@@ -664,7 +673,8 @@ def _with_unique_names(
 
 def _listed(nodes: Sequence[Party]) -> str:
     """Return the nodes of one name as text."""
-    return ", ".join(str(node.node_id) for node in nodes[:-1]) + f" and {nodes[-1].node_id}"
+    *first, last = (short_id(node.node_id) for node in nodes)
+    return f"{', '.join(first)} and {last}"
 
 
 def is_another(version: str) -> bool:

@@ -187,7 +187,8 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
     check_own(party, report, policy)
     for doubt in own_doubts(party, report):
         log(WARNING, "%s", doubt)
-    return report.without_numbers()
+    # The rows of infinite values are left out then.
+    return report.without_numbers(infinite=policy.missing_values != "drop")
 
 
 def masked(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Mapping, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +19,7 @@ from flwr_causal.app import methods
 from flwr_causal.app.job import execute
 from flwr_causal.clients import client_app
 from flwr_causal.clients.bridge import CLIENT
-from flwr_causal.compat import quiet, run_on_ray
+from flwr_causal.compat import FLOWER_LOGGER, quiet, run_on_ray
 from flwr_causal.core.arguments import FLAG, Form, check_argument, instance, one_of, or_none
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
@@ -173,17 +175,18 @@ def simulate(
                 return execute(strategy, grid, settle=settle)
             return execute(strategy, bar.watch(grid), settle=settle, on_round=bar.after_exchange)
 
-    try:
-        with quiet(logging.WARNING):
-            run = _run_on_engine(engine, run_on, client_type, parties, own_maps, strategy)
-    except CausalError as error:
-        _try_settings(error, strategy, client_type, parties, own_maps)
-        if isinstance(error.outcome, Run):
-            error.outcome.sources = sources_of(parties)
-            if strategy.options.output_dir:
-                error.outcome.save(strategy.options.output_dir)
-        raise
-    run.sources = sources_of(parties)
+    with _naming_files(parties) as sources:
+        try:
+            with quiet(logging.WARNING):
+                run = _run_on_engine(engine, run_on, client_type, parties, own_maps, strategy)
+        except CausalError as error:
+            _try_settings(error, strategy, client_type, parties, own_maps)
+            if isinstance(error.outcome, Run):
+                _name_files(error.outcome, sources)
+                if strategy.options.output_dir:
+                    error.outcome.save(strategy.options.output_dir)
+            raise
+    _name_files(run, sources)
     if truth is not None and run.graph is not None:
         run.truth = _truth_of(truth, run.graph)
         run.metrics = compare(run.truth, run.graph)
@@ -205,7 +208,51 @@ def sources_of(parties: Sequence[Any]) -> dict[str, str]:
     """
     files = {k: Path(one) for k, one in enumerate(parties) if isinstance(one, str | Path)}
     differ = len({file.name for file in files.values()}) == len(files)
-    return {f"party {k}": file.name if differ else str(file) for k, file in files.items()}
+    return {
+        f"party {k}": file.name if differ and file.name else str(file) for k, file in files.items()
+    }
+
+
+def _with_files(text: str, sources: Mapping[str, str]) -> str:
+    """Return a text that names the parties' files: 'north.csv' in quotes, else with the party."""
+
+    def named(found: re.Match[str]) -> str:
+        party, file = found[0], sources.get(found[0])
+        if file is None:
+            return party
+        return file if found["quoted"] else f"{party} ({file})"
+
+    # With a bracket behind it, it has its file already.
+    return re.sub(r"(?P<quoted>(?<=')party \d+(?='))|\bparty \d+\b(?! \()", named, text)
+
+
+def _name_files(run: Run, sources: Mapping[str, str]) -> None:
+    """Set the files of a run's parties, and name them in its messages."""
+    run.sources = dict(sources)
+    run.error = _with_files(run.error, sources)
+    run.warnings = [_with_files(text, sources) for text in run.warnings]
+    run.failures = [{**one, "reason": _with_files(one["reason"], sources)} for one in run.failures]
+
+
+@contextmanager
+def _naming_files(parties: Sequence[Any]) -> Iterator[dict[str, str]]:
+    """Name the files of parties in this thread's log and in errors; yield the files by party."""
+    sources, thread = sources_of(parties), get_ident()
+
+    def named(record: logging.LogRecord) -> bool:
+        if record.thread == thread:
+            record.msg, record.args = _with_files(record.getMessage(), sources), ()
+        return True
+
+    if sources:
+        FLOWER_LOGGER.addFilter(named)
+    try:
+        yield sources
+    except CausalError as error:
+        error.args = (_with_files(str(error), sources),)
+        raise
+    finally:
+        FLOWER_LOGGER.removeFilter(named)
 
 
 def _maps_of(maps: Sequence[str | Path | None] | None, parties: Sequence[Any]) -> list[Path | None]:
@@ -247,11 +294,14 @@ def agreement_of(
     parties = _listed(parties)
     strategy = _strategy(method, 0, len(parties), options)
     own_maps, client = _maps_of(maps, parties), methods.find(method).client
-    try:
-        return _agreed(strategy, client, parties, own_maps)
-    except DataError as error:
-        _try_settings(error, strategy, client, parties, own_maps)
-        raise
+    with _naming_files(parties) as sources:
+        try:
+            agreement = _agreed(strategy, client, parties, own_maps)
+        except DataError as error:
+            _try_settings(error, strategy, client, parties, own_maps)
+            raise
+    warnings = tuple(_with_files(text, sources) for text in agreement.warnings)
+    return replace(agreement, warnings=warnings)
 
 
 def _agreed(

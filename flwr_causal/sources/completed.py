@@ -13,14 +13,6 @@ import numpy as np
 
 from flwr_causal.contract.answers import answers
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
-from flwr_causal.core.blocks.lacking import (
-    UnderGraph,
-    column_sets,
-    estimate_of_sets,
-    seen_alone,
-    structured,
-    thin,
-)
 from flwr_causal.core.blocks.missing import (
     FEWEST_TOGETHER,
     MOST_STEPS,
@@ -40,7 +32,6 @@ from flwr_causal.core.blocks.missing import (
     regular,
     seen_sums,
 )
-from flwr_causal.core.blocks.missing_interventions import UnderTargets
 from flwr_causal.core.interventions.moments import rows_by_variable
 from flwr_causal.core.linear.moments import columns_of, mean_and_second
 from flwr_causal.core.words import some
@@ -252,6 +243,17 @@ def expected_moments(
     DataError
         If the first estimate is none, as where a column is constant in the rows that have it.
     """
+    # Compiled searches, which a party that imports this module does not need.
+    from flwr_causal.core.blocks.lacking import (
+        UnderGraph,
+        column_sets,
+        estimate_of_sets,
+        seen_alone,
+        structured,
+        thin,
+    )
+    from flwr_causal.core.blocks.missing_interventions import UnderTargets
+
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
     of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))

@@ -26,6 +26,7 @@ from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, pla
 from flwr_causal.core.options import Mode, bounded
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.doubts.tables import Expected
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.runtime.options import OF_GRAPHS, CausalOptions
 from flwr_causal.strategies.base import CausalStrategy
@@ -149,6 +150,11 @@ class Describe(CausalStrategy):
             *(policy.unshared_columns, policy.duplicate_columns),
         )
         return "fail" not in rules
+
+    @property
+    def expected(self) -> Expected:
+        """What parties withhold: columns of few values are reported without any."""
+        return Expected(fewest=self._withheld)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone

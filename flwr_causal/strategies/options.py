@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.options import modes_of, option_types, require
-from flwr_causal.core.words import nearest
+from flwr_causal.core.words import did_you_mean
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
+from flwr_causal.party.options import options_by_method
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,16 +77,17 @@ def takes(
 
 
 def check_names(strategy: Any, given: Mapping[str, object]) -> None:
-    """Raise a ConfigError for an option that the strategy does not have, with the nearest name."""
-    known = set(option_types(strategy.options_type))
+    """Raise a ConfigError for an option that the strategy does not have, with the nearest names."""
+    known = option_types(strategy.options_type)
     for name in given:
         if name not in known:
-            near = nearest(name, known)
-            hint = f" Did you mean '{near}'?" if near else ""
+            hint = did_you_mean(name, sorted(known))
             hint = f" It is for {ELSEWHERE[name]}." if name in ELSEWHERE else hint
+            own = strategy.method in options_by_method()
+            where = f"`flwr-causal options {strategy.method}` and " if own else ""
             raise ConfigError(
-                f"{strategy.__name__} has no option '{name}'.{hint} It has: "
-                f"{', '.join(sorted(known))}."
+                f"{strategy.__name__} has no option '{name}'.{hint} All are listed by "
+                f"{where}help({strategy.__name__})."
             )
 
 

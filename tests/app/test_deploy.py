@@ -403,7 +403,7 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
     }
     # A node that would take part in no run is not started.
     (tmp_path / "bin" / "flwr-causal").write_text(
-        '#!/bin/sh\n[ "$2" != --settings ] || { echo "wrong: $4"; exit 1; }\n'
+        '#!/bin/sh\n[ "$2" != --settings ] || { echo "wrong: ${10}"; exit 1; }\n'
     )
     told = subprocess.run([start], env=environment, capture_output=True, text=True)
     assert (told.returncode, told.stdout) == (2, "")
@@ -690,7 +690,20 @@ def test_a_node_whose_key_is_not_registered_yet_is_started_again(deployment, tmp
     assert told.returncode == 0, told.stderr
     assert count.read_text() == "x\n" * 3
     assert told.stderr.count("unregistered") == 2
-    assert "is started again in 1 s" in told.stderr
+    assert "is tried again in 1 s" in told.stderr
+    # Where the SuperLink does not know the key, the node is not started.
+    count.unlink()
+    asked = tmp_path / "asked"
+    doctor.write_text(
+        f'#!/bin/sh\ncase "$*" in *--settings*) echo x >> {asked}; '
+        f'[ "$(wc -l < {asked})" -gt 2 ] || {{ echo unknown; exit 4; }};; esac\n'
+    )
+    (tmp_path / "bin" / "flower-supernode").write_text(f"#!/bin/sh\necho x >> {count}\n")
+    told = told_by([bundle / "start.sh"], environment)
+    assert (told.returncode, count.read_text(), asked.read_text()) == (0, "x\n", "x\n" * 3)
+    assert told.stderr.count("unknown\nThe node of north is tried again in 1 s") == 2
+    assert "has ended" not in told.stderr
+    (tmp_path / "bin" / "flower-supernode").write_text(f"#!/bin/sh\necho x >> {count}\nexit 1\n")
     # A problem that does not pass ends it.
     count.unlink()
     doctor.write_text('#!/bin/sh\ncase "$*" in *--ended*) exit 1;; esac\n')
@@ -703,10 +716,45 @@ def test_a_node_whose_key_is_not_registered_yet_is_started_again(deployment, tmp
     with subprocess.Popen(
         [bundle / "start.sh"], env=environment, stderr=subprocess.PIPE, text=True
     ) as waiting:
-        while "started again" not in waiting.stderr.readline():
+        while "tried again" not in waiting.stderr.readline():
             pass
         waiting.terminate()
         assert waiting.wait(timeout=10) == 0
+
+
+def test_a_key_of_two_parties_and_one_that_was_removed_are_not_said_to_be_registered(
+    deployment, tmp_path
+):
+    place = tmp_path / "coordinator"
+    shutil.copytree(deployment / "coordinator", place)
+    environment = stubs(tmp_path / "bin", "flwr")
+    flwr, known = tmp_path / "bin" / "flwr", place / "state" / "registered"
+
+    def registered(answer, status="registered"):
+        told = f'{{"nodes": [{{"status": "{status}"}}]}}'
+        flwr.write_text(
+            f"#!/bin/sh\ncase \"$*\" in *register*) echo '{answer}';; *) echo '{told}';; esac\n"
+        )
+        return told_by([place / "register.sh"], environment)
+
+    told = registered("[code: 23] Public key already in use.", "unregistered")
+    assert told.returncode == 1
+    assert "The SuperLink has known the key of north before" in told.stderr
+    assert f"save its public half as {place}/keys/north.pub" in told.stderr
+    assert not list(known.glob("*.pub"))
+    # The answer is the same where only the files were lost.
+    told = registered("[code: 23] Public key already in use.")
+    assert (told.returncode, told.stdout.count("is registered.")) == (0, 2)
+    shutil.rmtree(known)
+    told = registered("this is no key")
+    assert (told.returncode, "cannot be registered: this is no key" in told.stderr) == (1, True)
+    shutil.copy(place / "keys" / "north.pub", place / "keys" / "south.pub")
+    told = registered("SuperNode 1 registered successfully.")
+    assert told.returncode == 1
+    assert told.stderr.splitlines()[1:] == [
+        f"{place}/keys/{name}.pub" for name in ("north", "south")
+    ]
+    assert not list(known.glob("*.pub"))
 
 
 COMPLETED = {

@@ -23,8 +23,10 @@ from typer.testing import CliRunner
 
 from flwr_causal import command_line
 from flwr_causal.app.deploy import keys
+from flwr_causal.app.doctor import command as doctor
 from flwr_causal.app.doctor import connection, machine
 from flwr_causal.app.doctor.command import examine
+from flwr_causal.app.doctor.finding import LATER, Finding
 from flwr_causal.party.node_config import KEYS
 
 NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "clinic authority")])
@@ -269,6 +271,21 @@ def test_settings_alone_say_what_the_node_would_say(tmp_path):
     assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == 0
 
 
+def test_settings_say_too_that_the_key_is_not_registered_yet(tmp_path, monkeypatch):
+    unknown = Finding("problem", "key", "k is not registered", "Send it.", passing=True)
+    way = [Finding("problem", "clock", "it is behind"), unknown]
+    monkeypatch.setattr(doctor, "check_connection", lambda *_, **__: way)
+    config = node(tmp_path)
+    assert examine(node_config=config, superlink="h:1", settings=True) == [unknown]
+    command = ["doctor", "--settings", "--superlink", "h:1", "--node-config"]
+    assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == LATER
+    way.pop()
+    assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == 0
+    # Settings come first: they do not mend themselves.
+    way.append(unknown)
+    assert CliRunner().invoke(command_line.app, [*command, f"{config} polcy='/p'"]).exit_code == 1
+
+
 def test_a_superlinks_own_files(tmp_path):
     pair, other = certificate(tmp_path / "a"), certificate(tmp_path / "b", days=-1)
     assert problems(examine(certificate=pair[0], certificate_key=pair[1])) == []
@@ -287,7 +304,7 @@ def test_every_key_of_a_nodes_configuration_is_documented():
 
 
 def test_all_findings_are_shown_the_worst_first(tmp_path, monkeypatch):
-    """A column that looks like an identifier does not hide that the node is connected twice."""
+    """What keeps the node away comes before what it does with its columns."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"patient_id": rng.permutation(60), "x": rng.normal(size=60)})
     table.to_csv(tmp_path / "ids.csv", index=False)
@@ -300,7 +317,7 @@ def test_all_findings_are_shown_the_worst_first(tmp_path, monkeypatch):
     texts = problems(found)
     assert texts[0].startswith("node twice: ")
     assert str(key) in texts[0]
-    assert any("patient_id look like identifiers" in text for text in texts)
+    assert any("patient_id look like identifiers" in text for text in problems(found, "note"))
     levels = [("problem", "note", "ok").index(one.level) for one in found]
     assert levels == sorted(levels)
     assert len(set(levels)) == 3

@@ -270,7 +270,7 @@ def test_a_node_looks_at_no_values_of_columns_that_could_be_ids(tmp_path):
     for node in nodes:
         table().assign(count=10_000_000 + np.arange(90)).to_csv(node["data-path"], index=False)
     with pytest.raises(DataError, match="identifiers"):
-        run(Moments(min_available_nodes=2), grid)
+        run(Moments(min_available_nodes=2, identifiers="fail"), grid)
 
 
 # By a dictionary: a category, a number in a range, codes that look like numbers.

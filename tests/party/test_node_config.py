@@ -149,6 +149,7 @@ def test_a_node_has_a_name_even_where_its_configuration_is_wrong():
 
     assert named(name=" north ") == "north"
     assert named(name=7) == named(name=" ") == named() == "node 2"
+    assert party_name(Context(1, 8412345678901234567, {}, RecordDict(), {})) == "node 84123456"
 
 
 NEAREST = {

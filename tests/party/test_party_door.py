@@ -402,8 +402,62 @@ def test_columns_that_look_like_identifiers(tables, tmp_path):
     for name in NAMES:
         frame[["age", "income", "row"]].to_csv(tmp_path / f"{name}.csv", index=False)
     with pytest.raises(DataError, match=r"south.*: .* rule 'columns\.identifiers'") as caught:
-        run(Moments(), grid_of(tmp_path))
+        run(Moments(identifiers="fail"), grid_of(tmp_path))
     assert "row" not in str(caught.value)
+
+
+def test_columns_that_look_like_identifiers_are_left_out_where_the_run_says_so(
+    tables, tmp_path, caplog
+):
+    """Nothing of them leaves, their names neither: the run is that of tables without them."""
+    for name in NAMES:
+        frame = pd.read_csv(tables / f"{name}.csv")
+        frame.insert(1, "patient_id", range(1000, 1040))
+        # Their names do not tell.
+        frame["visit"] = [f"{name}{k}" for k in range(40)]
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    said = []
+
+    class Heard(LocalGrid):
+        def pull_messages(self, ids):
+            replies = list(super().pull_messages(ids))
+            said.extend(str(dict(reply.content)) for reply in replies)
+            return replies
+
+    def grid(policy=None, kind=Heard):
+        own = grid_of(tmp_path, policy, **({"at": tmp_path} if policy else {}))
+        own.__class__ = kind
+        return own
+
+    expected = run(Moments(), grid_of(tables)).graph
+    for policy in (None, "least-rows = 10"):
+        for options in ({}, {"unshared_columns": "drop"}, {"secure_aggregation": True}):
+            found = run(Moments(**options), grid(policy))
+            np.testing.assert_allclose(found.graph.weights, expected.weights, atol=1e-9)
+            assert any(
+                "columns that look like identifiers are left out" in w for w in found.warnings
+            )
+    assert "Columns that look like identifiers are left out: patient_id, visit" in caplog.messages
+    assert said
+    assert not any("patient_id" in text or "visit" in text for text in said)
+
+    def refused(policy=None, **options):
+        with pytest.raises(CausalError) as caught:
+            run(Moments(**options), grid(policy))
+        return str(caught.value)
+
+    for options in ({"identifiers": "fail"}, {"strict": True}, {"columns": "x0,x1,patient_id"}):
+        assert "rule 'columns.identifiers'" in refused(**options)
+    assert "rule 'options.identifiers'" in refused('[options]\nidentifiers = "fail"')
+    # A column that is excluded is not used.
+    excluded = {"identifiers": "fail", "exclude": "patient_id,visit"}
+    assert run(Moments(**excluded), grid()).graph.names == expected.names
+    # Ids of rows are no variables, and are needed.
+    matched = run(Moments(row_id="patient_id"), grid())
+    assert matched.graph.names == expected.names
+    # What the policy admits is left to the run: it numbers the rows.
+    admitted = run(Moments(), grid('[columns]\nidentifiers = ["patient_id"]'))
+    assert any("no variables: 'patient_id'" in text for text in admitted.warnings)
 
 
 @pytest.mark.parametrize(
@@ -578,7 +632,7 @@ def test_the_run_config_names_the_table(tables, tmp_path):
     shown = CliRunner().invoke(command_line.app, ["record", str(tmp_path / "record.jsonl")])
     assert "bytes in all" in shown.stdout
     of_run = ["record", str(tmp_path / "record.jsonl"), "--run", str(lines[0]["run"])]
-    assert "moments (1, 4, 4)" in CliRunner().invoke(command_line.app, of_run).stdout
+    assert "moments (1, 5, 5)" in CliRunner().invoke(command_line.app, of_run).stdout
     verified = CliRunner().invoke(command_line.app, [*of_run[:2], "--verify"])
     assert PartyRecord(tmp_path / "record.jsonl").check_chain() in verified.stdout
 

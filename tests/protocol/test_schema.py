@@ -22,6 +22,7 @@ from flwr_causal.strategies import Moments
 FRAME = pd.DataFrame({"a": [1.0, 2.5, 2.5], "b": ["u", "v", "u"]})
 WHOLE = replace(
     describe(FRAME, sums=True, states=True, relations=True),
+    leaves_out=True,
     repeats=True,
     level_rows=2,
     has_ids=True,

@@ -157,7 +157,7 @@ OPTIONS = {
     "unknown option": (
         ("moments", {"sparcity": 0.1}),
         ConfigError,
-        ["sparcity", "Did you mean 'sparsity'?"],
+        ["sparcity", "Did you mean 'sparsity' or 'lagged_sparsity'?"],
     ),
     "wrong type": (
         ("moments", {"threshold": "0.3"}),

@@ -393,6 +393,9 @@ def _check_single_rows(parties, directory):
     run = simulate("describe", given, wrap_grid=Heard)
     model = run.model
     assert any("'note' is not used: no value at any party, or too few" in t for t in run.warnings)
+    (withheld,) = (text for text in run.warnings if "count as missing" in text)
+    assert "'rare' (at part" in withheld
+    assert "fewer than 5 rows (minimum_count)" in withheld
     for value in ("123.456", "Smith"):
         assert not any(value in text for text in said)
     # The parties lack these columns; the values of the others are there.
@@ -456,6 +459,20 @@ def test_tables_that_need_mending_are_described_and_said_to_need_it(further):
     for options in ({"text_columns": "fail"}, {"columns": "visit"}):
         with pytest.raises(DataError, match="'visit'"):
             simulate("describe", tables, **further, **options)
+
+
+def test_infinite_values_are_told_with_secure_sums_as_without():
+    """The others are refused by the server, which names party, column and number."""
+    tables = [as_found(seed)[["x", "big"]] for seed in (0, 1, 1)]
+    told = "'big' is not used: parties 'party 1', 'party 2': 1, 1 infinite values"
+    for further in ({}, {"secure_aggregation": True}):
+        run = simulate("describe", tables, **further)
+        assert run.model.names == ("x",)
+        assert run.model.rows == 240
+        assert any(told in text for text in run.warnings)
+        with pytest.raises(DataError, match=r"'party 2', column 'big': 1, 1 infinite values"):
+            simulate("moments", tables, **further)
+        assert simulate("describe", tables, missing_values="drop", **further).model.rows == 238
 
 
 @pytest.mark.parametrize("further", [{}, {"small_counts": "report"}])

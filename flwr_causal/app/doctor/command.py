@@ -48,13 +48,18 @@ def examine(
         Whether the node with this `key` was started and ended with an error: where the SuperLink
         can be reached and knows the key, another node may have its place.
     settings : bool, default False
-        Whether only keys and values of `node_config` and of its policy are checked.
+        Whether only keys and values of `node_config` and of its policy are checked, and where these
+        can be used, whether the SuperLink knows the `key`.
     """
     node, wrong = (None, None) if node_config is None else read_settings(node_config)
     found = [] if wrong is None else [wrong]
     if settings:
         refused = None if node is None else read_policy(node)[1]
-        return [*found, refused] if refused else found
+        found += [refused] if refused else []
+        if found or superlink is None:
+            return found
+        asked = check_connection(superlink, root_certificates, insecure=insecure, key=key)
+        return [one for one in asked if one.passing]
     record = None if node is None else node.record
     found[:0] = check_machine([] if record is None else [record.parent])
     if node is not None:

@@ -169,12 +169,15 @@ def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
                 "Remove them if patients are in the table twice: they would count twice.",
             )
         if looks:
-            text = f"{', '.join(looks)} look like identifiers: runs that use them are refused"
+            text = (
+                f"{', '.join(looks)} look like identifiers: runs leave them out, or are refused "
+                "(identifiers='fail', epsilon)"
+            )
             rules = node.policy or "a policy"
             remedy = (
                 f"In {rules} withhold them (columns.never), or admit them (columns.identifiers)."
             )
-            yield Finding("problem", subject, text, remedy)
+            yield Finding("note", subject, text, remedy)
         if report.rows < policy.least_rows:
             text = f"{report.rows} complete rows are fewer than least-rows of the policy"
             remedy = f"Runs are refused. Take a table of more rows, or lower it in {node.policy}."

@@ -65,7 +65,7 @@ UNSHARED_COLUMNS = "unshared_columns"
 UNSHARED: Settings = {UNSHARED_COLUMNS: ("keep", "drop")}
 #: Where columns that some parties lack are kept, how methods take them as missing.
 GAPS_OF_KEPT: Mapping[str, str | int] = {"missing_values": "em"}
-MISSING = "missing value"
+INFINITE, MISSING = "infinite value", "missing value"
 GAPS: Settings = {"missing_values": ("em", "keep", "drop")}
 SAME_NAME = " columns have this name"
 NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
@@ -330,6 +330,11 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     found.warnings += [
         f"party {p!r}: {note}" for p, report in reports.items() for note in report.notes
     ]
+    if hiding := [party for party, report in reports.items() if report.leaves_out]:
+        found.warnings.append(
+            f"{some_parties(hiding)}: columns that look like identifiers are left out, and only "
+            "the node's log names them. identifiers='fail' refuses such tables."
+        )
     _check_levels(reports, found)
     _check_duplicate_names(reports, found)
     lacked = {} if policy.unshared_columns == "keep" else unshared(reports)
@@ -379,10 +384,12 @@ def check_own(party: str, report: TableReport, policy: Policy) -> None:
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
             _check_values(column.name, {party: column}, {party: report}, policy, found)
-    if found.problems:
-        only_gaps = all(one.text == MISSING for one in found.problems)
+    # The report has the numbers of infinite values.
+    problems = [one for one in found.problems if one.text != INFINITE]
+    if problems:
+        only_gaps = all(one.text == MISSING for one in problems)
         kind = IncompleteError if only_gaps else DataError
-        raise kind("; ".join(in_words(found.problems)))
+        raise kind("; ".join(in_words(problems)))
 
 
 def have_states(reports: Mapping[str, TableReport]) -> bool:

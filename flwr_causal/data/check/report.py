@@ -205,8 +205,13 @@ class TableReport:
     withheld: bool = fact(
         False,
         "with secure aggregation, and of `moments` with epsilon, 1: numbers of rows and values "
-        "below are then 0, the sums and all that follows from them are left out; `distinct` then "
-        "counts the states below, and one more where there are more values",
+        "below, but `infinite`, are then 0, the sums and all that follows from them are left out; "
+        "`distinct` then counts the states below, and one more where there are more values",
+        "flag",
+    )
+    leaves_out: bool = fact(
+        False,
+        "whether the node leaves out columns that look like identifiers, which it does not name",
         "flag",
     )
     repeats: bool = fact(
@@ -258,17 +263,18 @@ class TableReport:
         """Whether the table has rows that are kept."""
         return self.rows > 0 or self.withheld
 
-    def without_numbers(self) -> TableReport:
+    def without_numbers(self, *, infinite: bool) -> TableReport:
         """Return the report with all numbers of rows and sums withheld, and what follows from them.
 
-        Names, kinds, which columns are constant or copies, how many different texts they hold, and
-        named states remain. Of how many values a column has that are not named, only remains that
-        there are more.
+        With ``infinite`` the numbers of infinite values remain. Names, kinds, which columns are
+        constant or copies, how many different texts they hold, and named states remain. Of how many
+        values a column has that are not named, only remains that there are more.
         """
         columns = tuple(
             ColumnReport(
                 one.name,
                 one.kind,
+                infinite=one.infinite if infinite else 0,
                 distinct_one=one.distinct_one,
                 texts=one.texts,
                 copy_of=one.copy_of,

@@ -202,7 +202,10 @@ def existing_file(path: Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise DataError(f"{path} is no path that can be read ({error}): check it") from error
     if is_dir:
-        raise DataError(f"{path} is a directory: give the path of one table in it")
+        raise DataError(
+            f"{path} is a directory, and a party's table is one file or table description: give "
+            f"its path, such as {path / 'north.csv'}"
+        )
     if not exists:
         raise DataError(
             f"{path} does not exist: check the path "

@@ -130,7 +130,7 @@ def test_undecodable_and_broken_gzip_files(tmp_path):
 def test_path_problems(tmp_path, write):
     with pytest.raises(DataError, match=r"nowhere\.csv does not exist: check the path"):
         read_table(tmp_path / "nowhere.csv")
-    with pytest.raises(DataError, match="is a directory: give the path of one table"):
+    with pytest.raises(DataError, match="is a directory, and a party's table is one file"):
         read_table(tmp_path)
     with pytest.raises(DataError, match=r"\.docx .*unknown file type.*\.csv.*\.parquet.*\.npz"):
         read_table(write("a,b", "party.docx"))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from flwr_causal.clients.base import CausalClient
+from flwr_causal.core.blocks.design import row_products
 from flwr_causal.core.folds import split_rows
 from flwr_causal.data.check.column_sums import combined, sums_of
 from flwr_causal.data.read.pieces import joined, whole
@@ -48,9 +49,11 @@ class LinearClient(CausalClient):
         setup, options = self.setup, self.options
         mean = self.once("mean", self._mean) if options.center == "party" else setup.mean
         scale = design_of(setup).scale
+        scaled = bool((scale != 1).any())
         for rows in self.row_pieces():
             rows -= mean
-            rows /= scale
+            if scaled:
+                rows /= scale
             yield rows
 
     def _mean(self) -> FloatArray:
@@ -89,13 +92,12 @@ class LinearClient(CausalClient):
         sums: FloatArray | float = 0.0
         start = 0
         for design in designs:
-            rows = np.column_stack([np.ones(len(design)), design])
-            parts = [rows]
+            parts = [design]
             if places is not None:
-                own = places[start : start + len(rows)]
-                parts = [rows[own == k] for k in range(count)]
-            sums = sums + np.stack([part.T @ part for part in parts])
-            start += len(rows)
+                own = places[start : start + len(design)]
+                parts = [design[own == k] for k in range(count)]
+            sums = sums + np.stack([row_products(part) for part in parts])
+            start += len(design)
         return np.asarray(sums)
 
     def mean_products(self, designs: Iterable[FloatArray]) -> FloatArray:

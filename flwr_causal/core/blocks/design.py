@@ -199,6 +199,15 @@ def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]
     return tuple(replace(one, name=name) for one, name in zip(every, names, strict=True))
 
 
+def row_products(rows: FloatArray) -> FloatArray:
+    """Return the sums of products of the rows [1, z], (1 + s, 1 + s), given z of shape (n, s)."""
+    found = np.empty((1 + rows.shape[1],) * 2)
+    found[0, 0] = len(rows)
+    found[0, 1:] = found[1:, 0] = rows.sum(axis=0)
+    found[1:, 1:] = rows.T @ rows
+    return found
+
+
 @dataclass(frozen=True)
 class Design:
     """What a row becomes: the columns z of d variables at t, t - 1, ..., t - p.
@@ -296,8 +305,10 @@ class Design:
 
     def rows_of(self, numbers: FloatArray) -> FloatArray:
         """Return the columns at t of complete rows of numbers, (n, d)."""
-        level = np.array([one.mean for one in self.variables if isinstance(one, Number)])
-        return functions_of_rows((numbers - level) / self.scale, self.variables[0].width)
+        rows = numbers - [one.mean for one in self.variables if isinstance(one, Number)]
+        if (self.scale != 1).any():
+            rows /= self.scale
+        return functions_of_rows(rows, self.variables[0].width)
 
     def without_mark(self, products: FloatArray) -> FloatArray:
         """Return products of the rows [1, z], less those of the mark."""

@@ -265,7 +265,7 @@ def with_party_moments(
     scale : ndarray of shape (d,)
         Divisors of the columns.
     """
-    pooled = getattr(model, "sample_moments", None)
+    pooled = None if getattr(model, "variables", ()) else getattr(model, "sample_moments", None)
     if not products or not isinstance(pooled, Moments) or pooled.together is not None:
         return model
     columns = agreement.names

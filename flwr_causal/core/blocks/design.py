@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
+from flwr_causal.core.linear.effects import Blocks
+from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.nonlinear.basis import SIZE, raw_basis
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.errors import ConfigError, DataError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.linear.moments import Moments
 
 #: Functions of a number whose effects may be curved. Measured on worlds of curved effects: three
 #: did best of one to five, and of Legendre polynomials and hyperbolic tangents.
@@ -131,6 +134,21 @@ class Category:
 
 
 Variable = Number | Category
+
+
+def numbers_in_units(names: Sequence[str]) -> tuple[Variable, ...]:
+    """Return variables that are numbers, whose column has the units of the data."""
+    return tuple(Number(name, 0.0, 1.0) for name in names)
+
+
+def blocks_of_columns(
+    variables: Sequence[Variable],
+    moments: Moments | Sequence[Moments],
+    parties: Sequence[Moments] = (),
+) -> Blocks:
+    """Return the moments of the columns of variables, which lie side by side."""
+    names = tuple(one.name for one in variables)
+    return Blocks(names, columns_of([one.width for one in variables]), moments, parties)
 
 
 def widths_of(states: Sequence[tuple[str, ...]], functions: int = 1) -> list[int]:

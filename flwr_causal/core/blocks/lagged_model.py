@@ -20,6 +20,7 @@ from flwr_causal.core.blocks.contrasts import contrast, contrast_table
 from flwr_causal.core.blocks.design import (
     Category,
     Number,
+    blocks_of_columns,
     column_names,
     variables_from_plain,
 )
@@ -27,16 +28,16 @@ from flwr_causal.core.blocks.model import BlockModel, member_of
 from flwr_causal.core.blocks.network import rows_of
 from flwr_causal.core.discrete.discrete import labelled
 from flwr_causal.core.graphs.adjustment import with_past
-from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
+from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
+from flwr_causal.core.linear.effects import along_paths
 from flwr_causal.core.linear.moments import Moments, columns_of
-from flwr_causal.core.linear.regression import informing_rows, solved
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.series.model import LaggedModel, fit_lagged, reaches
 from flwr_causal.core.threads import SingleThreaded
-from flwr_causal.core.ties import first_largest, whole
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.blocks.contrasts import Contrast
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
+    from flwr_causal.core.linear.effects import Contrast
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -346,30 +347,12 @@ class LaggedBlockModel(SingleThreaded):
         self, cause: int, effect: int, asked: Contrast, lag: int, level: float
     ) -> Effect:
         """Return the effect over directed paths, by the coefficients of all families."""
-        blocks, columns = self._blocks, columns_of(self._widths)
+        blocks = self._blocks
         change, reading = np.zeros((2, len(self._system.names)))
         change[blocks[cause]], reading[blocks[effect]] = asked
         value, gradient = self._system.response_to(change, reading, lag)
-        second, variance, least = self.moments.second, 0.0, np.inf
-        for j, own in enumerate(blocks):
-            parents = np.flatnonzero(self.edges[:, j])
-            regressors = np.concatenate([own[:0], *[columns[k] for k in parents]])
-            slopes = gradient[np.ix_(regressors, own)]
-            if not slopes.any():
-                continue
-            rows = whole(float(informing_rows(self.moments, regressors, int(own[0]))[0]))
-            degrees = rows - len(regressors) - 1
-            if degrees < 1:
-                raise DataError(
-                    f"{rows} rows are too few for the regression of {self.names[j]} on "
-                    f"{len(regressors)} columns: at least {len(regressors) + 2} are needed"
-                )
-            among, cross = second[np.ix_(regressors, regressors)], second[np.ix_(regressors, own)]
-            left = second[np.ix_(own, own)] - cross.T @ solved(among, cross)
-            # The columns of a variable have one design, and residuals that are correlated.
-            variance += float(((slopes.T @ solved(among, slopes)) * left).sum()) / degrees
-            least = min(least, degrees)
-        return estimated(value, float(np.sqrt(max(variance, 0.0))), level, least)
+        of_columns = blocks_of_columns(self.variables, self.moments)
+        return along_paths(of_columns, value, gradient, self.edges, level)
 
     def _columns(self, series: pd.DataFrame) -> FloatArray:
         """Return the columns of the steps of a series, checked, (T, columns at t)."""

@@ -15,8 +15,6 @@ from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.blocks import fit_check, logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.contrasts import (
-    Contrast,
-    adjusted_contrast,
     code_of,
     contrast,
     contrast_table,
@@ -25,16 +23,16 @@ from flwr_causal.core.blocks.contrasts import (
 from flwr_causal.core.blocks.design import (
     Category,
     Number,
+    blocks_of_columns,
     column_names,
     variables_from_plain,
 )
 from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label
 from flwr_causal.core.graphs import adjustment
-from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
-from flwr_causal.core.linear.effects import in_order
+from flwr_causal.core.linear.effects import by_optimal_set, possible_effects
 from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import (
     Moments,
@@ -61,6 +59,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.doubt import EdgeTest
+    from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.graphs.fit_check import FitCheck
 
 
@@ -371,12 +370,11 @@ class BlockModel(SingleThreaded):
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
         asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
-        if not adjustment.is_possible_cause(self.marks, i, j):
-            return NO_EFFECT
-        adjusted = adjustment.optimal_set(self.marks, i, j)
-        if adjusted is None:
-            return self._possible(i, j, asked, level)
-        return adjusted_contrast(self.variables, self.moments, (i, j), adjusted, asked, level)
+        blocks = blocks_of_columns(self.variables, self.moments)
+        found = by_optimal_set(blocks, self.marks, (i, j), asked, level)
+        return (
+            possible_effects(blocks, self.marks, (i, j), asked, level) if found is None else found
+        )
 
     def possible_effects(
         self,
@@ -397,7 +395,8 @@ class BlockModel(SingleThreaded):
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
         asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
-        return self._possible(i, j, asked, level)
+        blocks = blocks_of_columns(self.variables, self.moments)
+        return possible_effects(blocks, self.marks, (i, j), asked, level)
 
     def contrasts(self, cause: str, effect: str, *, level: float = 0.95) -> pd.DataFrame:
         """Return the effects of each state of the cause in place of the first one.
@@ -583,16 +582,6 @@ class BlockModel(SingleThreaded):
                 f"of rows with given values there is not {what}: sample draws such rows, and the "
                 "model without 'conditional' has it"
             )
-
-    def _possible(self, i: int, j: int, asked: Contrast, level: float) -> list[Effect]:
-        """Return an effect for each set of parents that the cause has in a DAG of the class."""
-        found = []
-        for parents, members in adjustment.possible_parents(self.marks, i):
-            one = NO_EFFECT
-            if j not in parents and adjustment.is_possible_cause(members, i, j):
-                one = adjusted_contrast(self.variables, self.moments, (i, j), parents, asked, level)
-            found.append((len(parents), one))
-        return in_order(found)
 
 
 def member_of(names: Sequence[str], marks: BoolArray) -> BoolArray:

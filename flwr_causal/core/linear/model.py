@@ -262,12 +262,12 @@ class LinearModel(LinearSystem):
         if self.marks is not None and (isinstance(rows, Moments) or (self.marks != edges).any()):
             return self.possible_effects(cause, effect, level=level, by_party=by_party)
         i, j = pair_of(self.names, cause, effect)
-        parties = self._parties(by_party)
-        found = effects.total_effect(rows, edges, i, j, level, parties)
+        blocks = self._blocks(by_party)
+        found = effects.by_optimal_set(blocks, edges, (i, j), effects.RAISED, level)
         if found is None:
             total = self._propagate(np.eye(len(self.names)))
             gradient = np.outer(total[i], total[:, j])
-            found = effects.along_paths(rows, float(total[i, j]), gradient, edges, level, parties)
+            found = effects.along_paths(blocks, float(total[i, j]), gradient, edges, level)
         return found if self.marks is None else [found]
 
     def fit_check(self, rows: Any = None) -> FitCheck:

@@ -16,6 +16,7 @@ from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import (
     Moments,
+    columns_of,
     distinct,
     from_plain_by_variable,
     moments_of_variables,
@@ -86,15 +87,13 @@ class LinearSystem(SingleThreaded):
         i, j = pair_of(self.names, cause, effect)
         marks = self._design(self.weights != 0 if self.marks is None else self.marks)
         rows = self._required_moments()
-        parties = self._parties(by_party)
-        if isinstance(rows, Moments):
-            return effects.possible_effects(rows, marks, i, j, level, parties)
-        if len(marks) != len(self.names):
+        blocks = self._blocks(by_party)
+        if not isinstance(rows, Moments) and len(marks) != len(self.names):
             raise ConfigError(
                 "possible effects need rows that are the same for all variables, and under known "
                 "interventions they differ: direct the edges by background knowledge"
             )
-        return effects.possible_effects_along_paths(rows, marks, i, j, level, parties)
+        return effects.possible_effects(blocks, marks, (i, j), effects.RAISED, level)
 
     def _marks_after(self, values: Mapping[str, float]) -> BoolArray | None:
         """Return the class after an intervention on variables; a ConfigError if it leaves it open.
@@ -197,9 +196,13 @@ class LinearSystem(SingleThreaded):
             )
         return self.sample_moments
 
-    def _parties(self, by_party: bool) -> list[Moments]:
-        """Return the moments of each party's rows if they are wanted; a ConfigError if unknown."""
-        return list(known_parties(self.party_moments).values()) if by_party else []
+    def _blocks(self, by_party: bool) -> effects.Blocks:
+        """Return the moments, with those of each party's rows if they are wanted."""
+        parties = list(known_parties(self.party_moments).values()) if by_party else []
+        names = moments_of_variables(self._required_moments(), 1)[0].names
+        return effects.Blocks(
+            names, columns_of([1] * len(names)), self._required_moments(), parties
+        )
 
     def _freeze(self, shapes: Mapping[str, tuple[int, ...]], columns: Sequence[str]) -> None:
         """Check the system and replace its arrays by read-only float64 copies.

@@ -294,13 +294,12 @@ class LaggedModel(LinearSystem):
                 "edges by knowledge; without a lag possible_effects lists the effects"
             )
         i, j = pair_of(self.names, cause, effect, same=lag > 0)
-        parties = self._parties(by_party)
+        blocks = self._blocks(by_party)
         if lag == 0:
-            found = effects.total_effect(
-                rows, self._design(self.weights != 0), i, j, level, parties
-            )
+            edges = self._design(self.weights != 0)
+            found = effects.by_optimal_set(blocks, edges, (i, j), effects.RAISED, level)
         if found is None:
-            found = self._along_paths(rows, i, j, lag, level, parties)
+            found = self._along_paths(blocks, i, j, lag, level)
         return found if self.marks is None else [found]
 
     def fit_check(self, series: Any = None) -> FitCheck:
@@ -427,13 +426,7 @@ class LaggedModel(LinearSystem):
         return with_past(now, self.lagged != 0)
 
     def _along_paths(
-        self,
-        rows: SampleMoments,
-        cause: int,
-        effect: int,
-        lag: int,
-        level: float,
-        parties: list[Moments],
+        self, blocks: effects.Blocks, cause: int, effect: int, lag: int, level: float
     ) -> Effect:
         """Return the effect over directed paths, by the coefficients of all families."""
         d, now, past = len(self.names), self.weights != 0, self.lagged != 0
@@ -442,7 +435,7 @@ class LaggedModel(LinearSystem):
         unit = np.eye(d)
         value, gradient = self.response_to(unit[cause], unit[effect], lag)
         edges = np.concatenate([now, *past])
-        return effects.along_paths(rows, value, gradient, edges, level, parties)
+        return effects.along_paths(blocks, value, gradient, edges, level)
 
     def response_to(
         self, change: FloatArray, reading: FloatArray, lag: int

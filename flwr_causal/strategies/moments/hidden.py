@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import BlockSource, block_pag
-from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.ges.hidden_check import hidden_causes
 from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
 from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
+from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import hidden_warning
 from flwr_causal.strategies.linear import in_units
@@ -82,7 +81,7 @@ def solve_hidden_blocks(
     blocks = blocks_of(agreement, model, 0)
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), column_names(blocks))
     graph = block_pag(pooled, [block.width for block in blocks], agreement.names, knowledge)
-    system = AncestralBlockModel(blocks, pooled, graph)
+    system = AncestralModel(graph, pooled, blocks)
     return Outcome(pooled, graph, system, graph.weights, (), {})
 
 

@@ -15,17 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
     from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
     from flwr_causal.core.blocks.model import BlockModel
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
-    from flwr_causal.core.ges.ancestral_model import AncestralModel
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.ancestral import AncestralModel
     from flwr_causal.data.check.agreement import Agreement
 
 
@@ -127,7 +126,7 @@ class Outcome(NamedTuple):
         The graph.
     model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel, or None
         The fitted system in the units of the data, or the moments of blocks of columns. With
-        hidden causes AncestralModel, or AncestralBlockModel: moments of columns or blocks.
+        hidden causes AncestralModel.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str
@@ -138,15 +137,7 @@ class Outcome(NamedTuple):
 
     moments: Moments | Sequence[Moments]
     graph: CausalGraph
-    model: (
-        LinearModel
-        | LaggedModel
-        | BlockModel
-        | LaggedBlockModel
-        | AncestralModel
-        | AncestralBlockModel
-        | None
-    )
+    model: LinearModel | LaggedModel | BlockModel | LaggedBlockModel | AncestralModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import ascending, joined, mixed, with_leaves
@@ -41,7 +40,8 @@ from flwr_causal.core.discrete.discrete import label_names, plain_label
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, NONE, TAIL
-from flwr_causal.core.linear.model import LinearModel
+from flwr_causal.core.systems.blocks import BlockModel
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

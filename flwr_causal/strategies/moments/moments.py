@@ -69,9 +69,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.order_search import OrderSolution
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
@@ -250,7 +249,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         if options.model == "additive":
             return solve_additive(agreement, masks, products, scale, options)
         found: WeightedGraph
-        fitted: Callable[[CausalGraph], LinearModel | LaggedModel]
+        fitted: Callable[[CausalGraph], LinearModel]
         if options.order:
             found = solve_series(
                 agreement,

@@ -6,10 +6,10 @@ import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.systems.ancestral import AncestralModel
+from flwr_causal.core.systems.blocks import BlockModel
 
 EDGES = (("w", "c"), ("z", "c"), ("z", "y"), ("c", "y"), ("z", "b"), ("c", "b"))
 HIDDEN = (("h", "z"), ("h", "t"), ("u", "w"), ("u", "v"))

@@ -7,9 +7,9 @@ import statsmodels.api as sm
 
 from flwr_causal import Run, simulate
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.errors import ConfigError, DataError
 
 NAMES = ("age", "drug", "dose", "ill")

@@ -11,8 +11,8 @@ from flwr_causal import ConfigError, DataError
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.blocks.fit_check import check, edge_tests
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.blocks import BlockModel
 
 NAMES = ("group", "smoker", "dose", "visits", "died")
 #: group and smoker cause dose, dose causes visits and, with group, died.

@@ -11,8 +11,8 @@ from small_graphs import matrix
 
 from flwr_causal.core.graphs.adjustment import optimal_set
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.interoperability import to_gml
 

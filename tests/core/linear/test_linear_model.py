@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.model import LinearModel, fit, implied_noise, refit
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import implied_noise, refit, regress
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import DataError
 
 NAMES = ("a", "b", "c", "d")

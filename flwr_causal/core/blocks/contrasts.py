@@ -42,7 +42,7 @@ def contrast(
 def contrast_table(
     cause: Variable, effect: Variable, total_effect: Callable[..., Effect | list[Effect]]
 ) -> pd.DataFrame:
-    """Return the effects of each state of a cause, as of :class:`core.blocks.model.BlockModel`.
+    """Return the effects of each state of a cause, as of :class:`core.systems.blocks.BlockModel`.
 
     Parameters
     ----------

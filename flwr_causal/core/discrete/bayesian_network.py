@@ -54,6 +54,7 @@ from flwr_causal.core.graphs.adjustment import (
 )
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
+from flwr_causal.core.graphs.fit_check import edge_tests
 from flwr_causal.core.graphs.graph import (
     CausalGraph,
     distinct_names,
@@ -183,7 +184,7 @@ class BayesianNetwork(SingleThreaded):
     @property
     def graph(self) -> CausalGraph:
         """The DAG, each edge of weight 1; with `marks` it is one member of the class."""
-        return CausalGraph(self.names, parent_matrix(self.parents).astype(np.float64))
+        return CausalGraph(self.names, self._edges.astype(np.float64))
 
     @cached_property
     def state_names(self) -> tuple[tuple[str, ...], ...]:
@@ -296,7 +297,7 @@ class BayesianNetwork(SingleThreaded):
         sizes = self._sizes()
         left = [inference.given(factor, codes) for factor in self._factors()]
         found = {}
-        for v in reversed(topological_order(parent_matrix(self.parents))):
+        for v in reversed(topological_order(self._edges)):
             if v in codes:
                 continue
             bucket = [factor for factor in left if v in factor.variables]
@@ -436,7 +437,7 @@ class BayesianNetwork(SingleThreaded):
         is no difference), and not from the order of the columns.
         """
         found = []
-        marks = cpdag(parent_matrix(self.parents)) if self.marks is None else self.marks
+        marks = cpdag(self._edges) if self.marks is None else self.marks
         for parents, members in possible_parents(marks, i):
             adjusted: list[int] | None = None
             rows = [self._joint([j])] * len(self.states[i])
@@ -602,7 +603,7 @@ class BayesianNetwork(SingleThreaded):
             codes = codes_of(rows, self.names, self.state_names, self.cuts)
             weights = rows.weights if isinstance(rows, DiscreteTable) else None
             given = DiscreteTable(self.names, self.state_names, codes, weights)
-            found = fit_check.check(self.names, self.parents, partial(_tabulated, given))
+            found = fit_check.check(self.names, self._edges, partial(_tabulated, given))
             densities = self.log_likelihood(given)
             return found.with_rows(float(np.average(densities, weights=weights)))
         counts = self.counts
@@ -610,7 +611,7 @@ class BayesianNetwork(SingleThreaded):
             raise ConfigError(
                 "this network has no counts, which tests need: give rows, or fit it to counts"
             )
-        found = fit_check.check(self.names, self.parents, self._known_counts)
+        found = fit_check.check(self.names, self._edges, self._known_counts)
         assert self.equivalent_sample_size is not None
         held_out = sum(held_out_log_likelihood(own, self.equivalent_sample_size) for own in counts)
         mean = held_out / max(float(counts[0].sum()), 1.0) if counts else 0.0
@@ -619,7 +620,13 @@ class BayesianNetwork(SingleThreaded):
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without counts."""
         counts = self.counts
-        return [] if counts is None else fit_check.edge_tests(self.names, self.parents, counts)
+        if counts is None:
+            return []
+        return edge_tests(
+            self.names,
+            self._edges,
+            lambda i, j, others: fit_check.edge_ratio(counts[j], self.parents[j].index(i)),
+        )
 
     def _known_counts(self, variables: list[int]) -> FloatArray | None:
         """Return the counts of variables that one of the tables holds together, else None."""
@@ -655,6 +662,10 @@ class BayesianNetwork(SingleThreaded):
             index=pd.Index(list(self.states[cause]), name=self.names[cause]),
             columns=pd.Index(list(self.states[effect]), name=self.names[effect]),
         )
+
+    @property
+    def _edges(self) -> BoolArray:
+        return parent_matrix(self.parents)
 
     def _index(self, name: str) -> int:
         return place_of(self.names, name)
@@ -726,7 +737,7 @@ class BayesianNetwork(SingleThreaded):
             raise ConfigError(f"the number of rows is {num_rows}: it must not be negative")
         rng = np.random.default_rng(seed)
         codes = np.zeros((len(self.names), num_rows), dtype=np.uint8)
-        for j in topological_order(parent_matrix(self.parents)):
+        for j in topological_order(self._edges):
             cumulative = np.cumsum(self.tables[j], axis=-1)
             # After the division the cumulative probabilities end in exactly 1, and the random
             # numbers are below 1: no state of probability 0 is sampled.

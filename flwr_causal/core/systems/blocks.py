@@ -16,7 +16,7 @@ import numpy as np
 
 from flwr_causal.core.answers import Answers
 from flwr_causal.core.arrays import frozen_floats
-from flwr_causal.core.blocks import fit_check, logistic, network
+from flwr_causal.core.blocks import logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.contrasts import code_of, contrast, contrast_table, finite_values
 from flwr_causal.core.blocks.design import (
@@ -33,6 +33,7 @@ from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.equivalence import member_of, undirected_part
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.effects import along_paths, by_optimal_set, possible_effects
+from flwr_causal.core.linear.fit_check import block_edge_tests, check_blocks
 from flwr_causal.core.linear.moments import (
     Moments,
     columns_of,
@@ -388,7 +389,7 @@ class BlockModel(Answers):
         if self.order and rows is not None:
             steps = lagged_rows([self._columns_of_steps(rows)], self.order)
             tested = Moments.from_rows(steps, self.moments.names)
-        found = fit_check.check(self._all_names, self._widths, tested, self.edges)
+        found = check_blocks(blocks_of_columns(self.variables, tested), self.edges)
         if self.order or rows is None:
             return found
         return found.with_rows(float(self.log_likelihood(rows).mean()))
@@ -397,7 +398,7 @@ class BlockModel(Answers):
         """Test each edge given the other parents of its effect; empty of chosen or set rows."""
         if self.fixed or self.seen:
             return []
-        return fit_check.edge_tests(self._all_names, self._widths, self._tested, self.edges)
+        return block_edge_tests(blocks_of_columns(self.variables, self._tested), self.edges)
 
     def total_effect(
         self,
@@ -652,11 +653,6 @@ class BlockModel(Answers):
     def _present(self) -> tuple[Variable, ...]:
         """The d variables, of series at t."""
         return self.variables[: len(self.marks)]
-
-    @property
-    def _all_names(self) -> tuple[str, ...]:
-        """Names of the variables, of series with those of their lags."""
-        return tuple(one.name for one in self.variables)
 
     @property
     def _widths(self) -> list[int]:

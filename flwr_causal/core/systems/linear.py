@@ -512,7 +512,8 @@ class LinearModel(Answers):
         if rows is None:
             return fit_check.check(self._required_moments(), self._edges, self._held_out)
         held_out = Moments.from_rows(np.hstack(self._present_and_past(rows)), self._columns)
-        return fit_check.on_rows(held_out, self._edges, self.log_likelihood(rows))
+        found = fit_check.check(held_out, self._edges)
+        return found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without moments of rows."""

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from flwr_causal import ConfigError, DataError
 from flwr_causal.core.blocks.conditionals import conditional
-from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.fit_check import check, edge_tests
+from flwr_causal.core.blocks.design import blocks_of_columns, column_names, design
+from flwr_causal.core.linear.fit_check import block_edge_tests, check_blocks
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.systems.blocks import BlockModel
 
@@ -201,11 +201,12 @@ def test_of_numbers_alone_they_are_those_of_partial_correlations():
     dag = np.zeros((3, 3), dtype=bool)
     dag[0, 1] = True
     own = model(frame, dag)
-    found = check(own.names, [1, 1, 1], own.moments, dag).independencies
+    blocks = blocks_of_columns(own.variables, own.moments)
+    found = check_blocks(blocks, dag).independencies
     correlation = np.corrcoef(frame["dose"], frame["other"])[0, 1]
     row = found[(found["first"] == "dose") & (found["second"] == "other")].iloc[0]
     assert row["statistic"] == pytest.approx(-4000 * np.log(1 - correlation**2), rel=1e-2)
-    (edge,) = edge_tests(own.names, [1, 1, 1], own.moments, dag)
+    (edge,) = block_edge_tests(blocks, dag)
     strong = np.corrcoef(frame["dose"], frame["visits"])[0, 1]
     assert edge.statistic == pytest.approx(-4000 * np.log(1 - strong**2), rel=1e-2)
     assert (edge.cause, edge.effect, edge.degrees, edge.rows) == ("dose", "visits", 1, 4000)

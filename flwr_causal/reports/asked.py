@@ -132,7 +132,7 @@ def changes_of(run: RunRecord, treatment: str, outcome: str) -> list[AskedChange
     for name in (treatment, outcome):
         if name not in names:
             raise ConfigError(f"{name} is no variable of the run: it has {', '.join(names)}.")
-    if answers(model, "contrast"):
+    if hasattr(model, "contrast") and answers(model, "total_effect"):
         return _of_network(model, treatment, outcome)[:MOST_CHANGES]
     changes: list[AskedChange] = []
     for lag in range(1 + getattr(model, "order", 0)):
@@ -312,7 +312,7 @@ def objections(run: RunRecord, treatment: str, outcome: str) -> list[str]:
             "it that there is none, and the rows often do not show it (hidden_causes=True of "
             "moments and fedges allows for it)."
         )
-    if not answers(run.model, "contrasts") and not answers(run.model, "contrast"):
+    if not answers(run.model, "contrasts") and not hasattr(run.model, "contrast"):
         said.append("Effects that are not linear: the number is the slope of a straight line.")
     said += [
         f"Rows that were chosen by {treatment} and {outcome}, or by what follows from them.",

@@ -282,7 +282,9 @@ class BlockModel(Answers):
         """
         if self.order:
             found = self._steps(rows)
-            return found if target is None else found[self.names[place_of(self.names, target)]]
+            return (
+                found if target is None else found.iloc[:, place_of(self.names, target)].to_numpy()
+            )
         if target is None:
             raise ConfigError(f"name the variable to predict: one of {', '.join(self.names)}")
         j = place_of(self.names, target)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.mixed_moments import MixedTable, mixed_sums
-from flwr_causal.core.discrete.mixed_network import MixedNetwork
 from flwr_causal.errors import DataError
 
 STATES = (("no", "yes"), (), (), ("a", "b", "c"))
@@ -26,7 +26,7 @@ def fitted():
     codes[3] = np.digitize(values[1] + 0.5 * rng.normal(size=n), (-1.0, 1.0))
     table = MixedTable(np.array([2, 0, 0, 3]), codes, values)
     sums = [mixed_sums(table, (*own, j)) for j, own in enumerate(PARENTS)]
-    network = MixedNetwork.from_sums(
+    network = BayesianNetwork.from_sums(
         tuple("wxyz"), STATES, PARENTS, sums, location=LOCATION, scale=SCALE
     )
     return network, table
@@ -96,20 +96,20 @@ def test_samples_have_the_moments_of_the_rows(fitted):
 def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     network, table = fitted
     network.save(tmp_path / "model.json")
-    again = MixedNetwork.load(tmp_path / "model.json")
+    again = BayesianNetwork.load(tmp_path / "model.json")
     rows = frame_of(table, slice(0, 20))
     np.testing.assert_array_equal(again.log_likelihood(rows), network.log_likelihood(rows))
     assert again.graph.equals(network.graph)
     for content, message in (
         ("no json", "is not JSON"),
-        ('{"format": "other"}', "does not hold a mixed network"),
-        ('{"format": "flwr-causal mixed network 1"}', "damaged network"),
+        ('{"format": "other"}', "does not hold a Bayesian network"),
+        ('{"format": "flwr-causal bayesian network 1"}', "damaged network"),
     ):
         (tmp_path / "other.json").write_text(content)
         with pytest.raises(DataError, match=message):
-            MixedNetwork.load(tmp_path / "other.json")
-    with pytest.raises(DataError, match="no mixed network at"):
-        MixedNetwork.load(tmp_path / "absent.json")
+            BayesianNetwork.load(tmp_path / "other.json")
+    with pytest.raises(DataError, match="no Bayesian network at"):
+        BayesianNetwork.load(tmp_path / "absent.json")
 
 
 def test_bad_rows_are_named(fitted):

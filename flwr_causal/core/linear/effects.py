@@ -82,10 +82,6 @@ class Contrast(NamedTuple):
     outcome: FloatArray
 
 
-#: How much a number changes if another one is raised by 1.
-RAISED = Contrast(np.ones(1), np.ones(1))
-
-
 def by_adjustment(
     blocks: Blocks, pair: tuple[int, int], adjusted: Sequence[int], asked: Contrast, level: float
 ) -> Effect:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from flwr_causal.core.answers import Answers
 from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.blocks import logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
-from flwr_causal.core.blocks.contrasts import code_of, contrast, contrast_table, finite_values
+from flwr_causal.core.blocks.contrasts import code_of, contrast_table, finite_values
 from flwr_causal.core.blocks.design import (
     Category,
     Number,
@@ -28,11 +27,9 @@ from flwr_causal.core.blocks.design import (
 )
 from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label
-from flwr_causal.core.graphs.adjustment import after_intervention, with_past
-from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
-from flwr_causal.core.graphs.equivalence import member_of, undirected_part
+from flwr_causal.core.graphs.adjustment import after_intervention
+from flwr_causal.core.graphs.equivalence import member_of
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
-from flwr_causal.core.linear.effects import along_paths, by_optimal_set, possible_effects
 from flwr_causal.core.linear.fit_check import block_edge_tests, check_blocks
 from flwr_causal.core.linear.moments import (
     Moments,
@@ -42,9 +39,11 @@ from flwr_causal.core.linear.moments import (
     plain_by_variable,
     with_rows,
 )
+from flwr_causal.core.linear.parties import known_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
-from flwr_causal.core.systems.linear import LinearModel, check_lag, fit, reaches
+from flwr_causal.core.systems.effects import SystemWithEffects
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.core.linear.effects import Blocks, Contrast
+    from flwr_causal.core.linear.effects import Blocks
 
 #: What is of all rows, and neither of those under an intervention nor of chosen ones.
 OF_ALL_ROWS = {
@@ -75,7 +74,7 @@ OF_ROWS = ("sample", "do", "conditional", "log_likelihood", "coefficients")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BlockModel(Answers):
+class BlockModel(SystemWithEffects):
     """The second moments of numbers and categories, with the equivalence class of their graph.
 
     Attributes
@@ -166,11 +165,6 @@ class BlockModel(Answers):
         """Names of the d variables."""
         return tuple(one.name for one in self._present)
 
-    @property
-    def order(self) -> int:
-        """Number of lags p."""
-        return len(self.lagged)
-
     @cached_property
     def member(self) -> BoolArray:
         """A DAG of the class, shape (d, d), whose conditional distributions are fitted."""
@@ -179,7 +173,7 @@ class BlockModel(Answers):
     @property
     def edges(self) -> BoolArray:
         """The causes of each variable in :attr:`member` and in the past, shape (d (1 + p), d)."""
-        return np.concatenate([self.member, *self.lagged])
+        return self._edges
 
     @cached_property
     def dag(self) -> BoolArray:
@@ -402,93 +396,6 @@ class BlockModel(Answers):
             return []
         return block_edge_tests(blocks_of_columns(self.variables, self._tested), self.edges)
 
-    def total_effect(
-        self,
-        cause: str,
-        effect: str,
-        *,
-        lag: int = 0,
-        state: Any = None,
-        reference: Any = None,
-        outcome: Any = None,
-        level: float = 0.95,
-    ) -> Effect | list[Effect]:
-        """Return how much the effect changes on average if the cause is set to another state.
-
-        Where the class decides it, the optimal adjustment set is adjusted for
-        (:func:`core.graphs.adjustment.optimal_set`), of series of variables at t and before. Of
-        series the cause is set in the step ``lag`` steps before, and in that step only. With a lag
-        the effect is the sum over directed paths of the products of the coefficients of their
-        columns, with a standard error by the delta method.
-
-        Parameters
-        ----------
-        cause, effect : str
-            Two variables; with a lag they may be the same.
-        lag : int, default 0
-            Number of steps from the cause to the effect; it may exceed the number of lags p.
-        state, reference : object, optional
-            To which state the cause is set, in place of which other one. Of a number two values;
-            default, where its effects are linear: a unit more.
-        outcome : object, optional
-            A state of the effect, whose probability changes. Of a number its mean changes.
-        level : float, default 0.95
-            Of the confidence interval, which is that of least squares.
-
-        Returns
-        -------
-        Effect or list of Effect
-            In the units of the effect, or as a difference of probabilities. The list of
-            :meth:`possible_effects` where the class leaves it open.
-
-        Raises
-        ------
-        ConfigError
-            If a state or the outcome is missing or not possible, the level is not between 0 and 1,
-            the lag is no number of steps or the model has none, or there is a lag and the class
-            leaves directions open.
-        DataError
-            If a variable is unknown, rows are too few, or the adjustment set determines the cause.
-        """
-        self._require("total_effect")
-        check_lag(lag, self.order)
-        i, j = pair_of(self.names, cause, effect, same=lag > 0)
-        if lag and undirected_part(self.marks).any():
-            raise ConfigError(
-                "effects with a lag need the directions of all edges within a step, and this model "
-                "stands for an equivalence class: direct its edges by knowledge; without a lag "
-                "possible_effects lists the effects"
-            )
-        asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
-        if lag:
-            return self._along_paths(i, j, asked, lag, level)
-        blocks, marks = self._blocks_and_marks
-        found = by_optimal_set(blocks, marks, (i, j), asked, level)
-        if found is None:
-            return possible_effects(blocks, marks, (i, j), asked, level)
-        return found
-
-    def possible_effects(
-        self,
-        cause: str,
-        effect: str,
-        *,
-        state: Any = None,
-        reference: Any = None,
-        outcome: Any = None,
-        level: float = 0.95,
-    ) -> list[Effect]:
-        """Return an effect for each set of parents that the cause has in a DAG of the class.
-
-        These are adjusted for (local IDA; Maathuis, Kalisch & Bühlmann, 2009); of series they are
-        at t and before, and the effects within a step. The fewest parents come first, of as many
-        the smaller effect. Parameters and errors are those of :meth:`total_effect`.
-        """
-        self._require("possible_effects")
-        i, j = pair_of(self.names, cause, effect)
-        asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
-        return possible_effects(*self._blocks_and_marks, (i, j), asked, level)
-
     def contrasts(
         self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95
     ) -> pd.DataFrame:
@@ -667,10 +574,29 @@ class BlockModel(Answers):
         return columns_of(self._widths)
 
     @property
-    def _blocks_and_marks(self) -> tuple[Blocks, BoolArray]:
-        """The moments by variable, and the class over the variables and their lags."""
-        blocks = blocks_of_columns(self.variables, self.moments)
-        return blocks, with_past(self.marks, self.lagged)
+    def _variables(self) -> Sequence[Variable]:
+        return self.variables
+
+    @property
+    def _class(self) -> BoolArray:
+        return self.marks
+
+    @property
+    def _edges(self) -> BoolArray:
+        return np.concatenate([self.member, *self.lagged])
+
+    @property
+    def _lists_effects(self) -> bool:
+        return False
+
+    def _blocks(self, by_party: bool) -> Blocks:
+        parties = list(known_parties(None).values()) if by_party else []
+        return blocks_of_columns(self.variables, self.moments, parties)
+
+    def _response(
+        self, change: FloatArray, reading: FloatArray, lag: int
+    ) -> tuple[float, FloatArray]:
+        return self._system._response(change, reading, lag)
 
     @cached_property
     def _system(self) -> LinearModel:
@@ -717,17 +643,6 @@ class BlockModel(Answers):
                 "intervention is another question: use do first, and conditional after it"
             )
         return ""
-
-    def _along_paths(
-        self, cause: int, effect: int, asked: Contrast, lag: int, level: float
-    ) -> Effect:
-        """Return the effect over directed paths, by the coefficients of all families."""
-        if not reaches(self.marks, self.lagged, lag)[cause, effect]:
-            return NO_EFFECT
-        change, reading = np.zeros((2, len(self._system.names)))
-        change[self._columns[cause]], reading[self._columns[effect]] = asked
-        value, gradient = self._system.response_to(change, reading, lag)
-        return along_paths(self._blocks_and_marks[0], value, gradient, self.edges, level)
 
     def _expected(self, series: pd.DataFrame) -> FloatArray:
         """Return the means of the columns of each step given those before it."""

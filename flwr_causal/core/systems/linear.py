@@ -17,25 +17,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.answers import Answers
-from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.arrays import frozen_floats
+from flwr_causal.core.blocks.design import blocks_of_columns, numbers_in_units
 from flwr_causal.core.graphs import notebook
-from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
-from flwr_causal.core.graphs.adjustment import after_intervention, with_past
-from flwr_causal.core.graphs.effect import NO_EFFECT
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import (
     CausalGraph,
     distinct_names,
     frozen_booleans,
-    pair_of,
     place_of,
 )
-from flwr_causal.core.linear import effects, fit_check
+from flwr_causal.core.linear import fit_check
 from flwr_causal.core.linear.moments import (
     Moments,
-    columns_of,
     distinct,
     from_plain_by_variable,
     moments_of_variables,
@@ -51,6 +47,7 @@ from flwr_causal.core.linear.parties import (
 from flwr_causal.core.linear.regression import intercepts_of, least_squares, regress
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import companion_radius, lagged_names, lagged_rows, split_blocks
+from flwr_causal.core.systems.effects import SystemWithEffects, responses
 from flwr_causal.core.words import one_form
 from flwr_causal.errors import ConfigError, DataError
 
@@ -62,9 +59,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.doubt import EdgeTest
-    from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.graphs.fit_check import FitCheck
+    from flwr_causal.core.linear.effects import Blocks
 
 #: Moments of the rows that inform about all variables, or of those that inform about each.
 SampleMoments: TypeAlias = Moments | tuple[Moments, ...]
@@ -80,7 +78,7 @@ NO_MOMENTS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearModel(Answers):
+class LinearModel(SystemWithEffects):
     """A linear system with Gaussian noise on a DAG; ``weights[i, j]`` is the effect of i on j.
 
     The arrays are stored as read-only float64 copies. *Rows* are a data frame with (at least) the
@@ -157,11 +155,6 @@ class LinearModel(Answers):
         if not isinstance(rows, Moments) and rows and len(rows) != d:
             raise DataError(f"{len(rows)} moments for {d} variables: give one each")
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
-
-    @property
-    def order(self) -> int:
-        """Number of lags p."""
-        return len(self.lagged)
 
     @property
     def graph(self) -> CausalGraph:
@@ -328,94 +321,6 @@ class LinearModel(Answers):
         X = named_columns(rows, [self.names[i] for i in parents], self.names)
         return np.asarray(X @ slopes[parents] + level, dtype=np.float64)
 
-    def total_effect(
-        self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95, by_party: bool = False
-    ) -> Effect | list[Effect]:
-        """Return how much the effect changes on average for each unit by which the cause is raised.
-
-        With lags the cause is raised in the step ``lag`` steps before, and in that step only.
-
-        The estimate is the coefficient of the cause in the regression of the effect on the cause
-        and the optimal adjustment set (:meth:`CausalGraph.adjustment_set`), with its classical
-        standard error. With a lag, if the moments of that regression are unknown (``notears-admm``
-        asks for few moments), or the rows differ between variables (interventions), it is the sum
-        over directed paths of the products of their weights, with a standard error by the delta
-        method. Without a directed path it is exactly 0.
-
-        Parameters
-        ----------
-        cause, effect : str
-            Two variables; with a lag they may be the same.
-        lag : int, default 0
-            Number of steps from the cause to the effect; it may exceed the number of lags p.
-        level : float, default 0.95
-            Of the confidence interval.
-        by_party : bool, default False
-            Whether the standard error allows for differences between parties in effects and noise
-            (clustered by party; of few parties it is itself uncertain, and intervals are wide).
-
-        Returns
-        -------
-        Effect or list of Effect
-            In units of the effect per unit of the cause. The adjustment set has names such as
-            ``x[t-1]``. If the model stands for an equivalence class (`marks`), the list of
-            :meth:`possible_effects`.
-
-        Raises
-        ------
-        DataError
-            If a variable is unknown, rows are too few, or the cause is a linear function of the
-            adjustment set.
-        ConfigError
-            If the model has no moments of rows, or with `by_party` none of two parties or more, the
-            level is not between 0 and 1, the lag is no number of steps or the model has none, or
-            there is a lag and the class leaves directions open.
-        """
-        check_lag(lag, self.order)
-        rows = self._required_moments()
-        is_open = self.marks is not None and undirected_part(self.marks).any()
-        one_regression = isinstance(rows, Moments) or (is_open and not self.order)
-        if self.marks is not None and lag == 0 and one_regression:
-            return self.possible_effects(cause, effect, level=level, by_party=by_party)
-        if is_open:
-            raise ConfigError(
-                "effects with a lag, or under interventions, need the directions of all "
-                "instantaneous edges, and this model stands for an equivalence class: direct its "
-                "edges by knowledge; without a lag possible_effects lists the effects"
-            )
-        pair, found = pair_of(self.names, cause, effect, same=lag > 0), None
-        blocks = self._blocks(by_party)
-        if lag == 0:
-            dag = with_past(self.weights != 0, self.lagged != 0)
-            found = effects.by_optimal_set(blocks, dag, pair, effects.RAISED, level)
-        if found is None:
-            found = self._along_paths(blocks, *pair, lag, level)
-        return found if self.marks is None else [found]
-
-    def possible_effects(
-        self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
-    ) -> list[Effect]:
-        """Return the total effects in the DAGs of the model's equivalence class (local IDA).
-
-        There is an effect for each set of parents that the cause has in a DAG of the class, which
-        are adjusted for (Maathuis, Kalisch & Bühlmann, 2009); with lags these are effects within a
-        step, and parents at t and before. Different sets may give the same effect. A model of a DAG
-        has one set. Small sets come first, of sets of one size the smaller effect.
-
-        Parameters and errors are those of :meth:`total_effect`; a DataError also if a moment is
-        unknown.
-        """
-        pair = pair_of(self.names, cause, effect)
-        marks = self.weights != 0 if self.marks is None else self.marks
-        blocks = self._blocks(by_party)
-        if self.order and not isinstance(blocks.moments, Moments):
-            raise ConfigError(
-                "possible effects need rows that are the same for all variables, and under known "
-                "interventions they differ: direct the edges by background knowledge"
-            )
-        marks = with_past(marks, self.lagged != 0)
-        return effects.possible_effects(blocks, marks, pair, effects.RAISED, level)
-
     def do(self, values: Mapping[str, float]) -> LinearModel:
         """Return the system under an intervention that sets variables to values, in all steps.
 
@@ -481,7 +386,7 @@ class LinearModel(Answers):
         raised, total = np.zeros(len(self.names)), self._propagate(np.eye(len(self.names)))
         raised[self._targets(impulse)] = list(impulse.values())
         start = self.do(impulse)._propagate(raised[None])
-        changes = _responses(start, total, self.lagged, steps)
+        changes = responses(start, total, self.lagged, steps)
         index = pd.RangeIndex(steps + 1, name="step")
         return pd.DataFrame(changes[:, 0], index=index, columns=pd.Index(self.names))
 
@@ -583,27 +488,12 @@ class LinearModel(Answers):
                 found["sample_moments"] = from_plain_by_variable(by_variable)
         return cls(**found)
 
-    def response_to(
+    def _response(
         self, change: FloatArray, reading: FloatArray, lag: int
     ) -> tuple[float, FloatArray]:
-        """Return the derivative of a weighted sum in step t + lag by a change of variables in t.
-
-        Parameters
-        ----------
-        change, reading : ndarray of shape (d,)
-            By how much the variables are raised, and the weights of the sum.
-        lag : int
-            Number of steps between.
-
-        Returns
-        -------
-        value : float
-        gradient : ndarray of shape (d (1 + p), d)
-            The value's derivatives by the coefficients of all variables on their parents.
-        """
         d = len(self.names)
         total = self._propagate(np.eye(d))
-        after = _responses(total, total, self.lagged, lag)
+        after = responses(total, total, self.lagged, lag)
         raised, read = change @ after, after @ reading
         # A coefficient of lag k acts in every step s of which the effect is k or more steps away.
         gradient = np.zeros((1 + self.order, d, d))
@@ -656,11 +546,21 @@ class LinearModel(Answers):
             raise ConfigError(NO_MOMENTS)
         return self.sample_moments
 
-    def _blocks(self, by_party: bool) -> effects.Blocks:
-        """Return the moments, with those of each party's rows if they are wanted."""
-        rows, columns = self._required_moments(), self._columns
+    @property
+    def _variables(self) -> Sequence[Variable]:
+        return numbers_in_units(self._columns)
+
+    @property
+    def _class(self) -> BoolArray:
+        return self.weights != 0 if self.marks is None else self.marks
+
+    @property
+    def _lists_effects(self) -> bool:
+        return self.marks is not None
+
+    def _blocks(self, by_party: bool) -> Blocks:
         parties = list(known_parties(self.party_moments).values()) if by_party else []
-        return effects.Blocks(columns, columns_of([1] * len(columns)), rows, parties)
+        return blocks_of_columns(self._variables, self._required_moments(), parties)
 
     def _targets(self, values: Mapping[str, float]) -> list[int]:
         """Return the places of variables that are set; a DataError if a value is no number."""
@@ -669,16 +569,6 @@ class LinearModel(Answers):
             if not isinstance(value, Real) or not np.isfinite(float(value)):
                 raise DataError(f"{name} is set to {value!r}: expected a finite number")
         return targets
-
-    def _along_paths(
-        self, blocks: effects.Blocks, cause: int, effect: int, lag: int, level: float
-    ) -> Effect:
-        """Return the effect over directed paths, by the coefficients of all families."""
-        if not reaches(self.weights != 0, self.lagged != 0, lag)[cause, effect]:
-            return NO_EFFECT
-        unit = np.eye(len(self.names))
-        value, gradient = self.response_to(unit[cause], unit[effect], lag)
-        return effects.along_paths(blocks, value, gradient, self._edges, level)
 
     def _present_and_past(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Return rows ``(n - p, d)`` and their lags ``(n - p, p d)``, after checks of a series."""
@@ -782,55 +672,6 @@ def _require_families(moments: Moments, mask: BoolArray) -> None:
             f"the second moment of {i} and {j} is missing, which the fit of this graph needs "
             f"({len(lacking)} such entries): compute it for these edges"
         )
-
-
-def reaches(now: BoolArray, past: BoolArray, lag: int) -> BoolArray:
-    """Return which variables a directed path joins with which others, some steps later, (d, d).
-
-    Parameters
-    ----------
-    now : ndarray of bool, shape (d, d)
-        A DAG.
-    past : ndarray of bool, shape (p, d, d)
-    lag : int
-        Number of steps from the first variable to the second.
-    """
-    # With 1 for each edge, the entries above 0 are those that a directed path joins.
-    reach = (ancestors(now) | np.eye(len(now), dtype=bool)).astype(np.float64)
-    return np.asarray(_responses(reach, reach, past.astype(np.float64), lag)[lag] > 0)
-
-
-def _responses(start: FloatArray, total: FloatArray, lagged: FloatArray, steps: int) -> FloatArray:
-    """Return the effects of changes in step 0 on later steps.
-
-    Parameters
-    ----------
-    start : ndarray of shape (k, d)
-        Changes of all variables in step 0.
-    total : ndarray of shape (d, d)
-        ``(I - W)^{-1}``, the effects within a step.
-    lagged : ndarray of shape (p, d, d)
-    steps : int
-
-    Returns
-    -------
-    ndarray of shape (1 + steps, k, d)
-    """
-    reduced = lagged @ total
-    result = np.zeros((1 + steps, *start.shape))
-    result[0] = start
-    for step in range(1, 1 + steps):
-        for lag in range(1, min(step, len(lagged)) + 1):
-            result[step] += result[step - lag] @ reduced[lag - 1]
-    return result
-
-
-def check_lag(lag: int, order: int) -> None:
-    """Raise a ConfigError if a lag is no number of steps, or a model without lags is given one."""
-    if not COUNT.fits(lag):
-        raise ConfigError(f"lag is {shown(lag)}: expected 0, 1, 2, ...")
-    if lag and not order:
-        raise ConfigError(f"lag is {lag}, and the model has no lags: leave it out")
 
 
 def _finite(given: Any, shape: tuple[int, ...], expected: str) -> FloatArray:

@@ -209,3 +209,18 @@ def test_what_is_not_defined_is_refused():
     assert len(several) == 2
     with pytest.raises(DataError, match="are not 2 and their 2 lags"):
         BlockModel(model.variables, model.moments, NONE, lagged=np.concatenate([CHAIN, CHAIN]))
+
+
+def test_errors_after_a_step_are_those_of_least_squares():
+    """The state that is asked for has no column: its error needs the covariances of the others."""
+    table, _ = chain(8, 300)
+    model = model_of(table, NONE, CHAIN)
+    before, after = table.iloc[:-1], table.iloc[1:]
+    for outcome in "abc":
+        found = model.total_effect("s", "s", lag=1, state="a", reference="b", outcome=outcome)
+        columns = np.column_stack([before["s"] == "a", before["s"] == "c", np.ones(299)])
+        hit = (after["s"] == outcome).to_numpy(dtype=float)
+        solved, residual, *_ = np.linalg.lstsq(columns.astype(float), hit, rcond=None)
+        inverse = np.linalg.inv(columns.T.astype(float) @ columns)
+        assert found.value == pytest.approx(solved[0])
+        assert found.standard_error == pytest.approx(np.sqrt(residual[0] / 296 * inverse[0, 0]))

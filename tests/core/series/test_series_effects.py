@@ -179,3 +179,15 @@ def test_intervals_cover_the_true_effects_over_time():
             low, high = model.total_effect("x0", "x2", lag=lag).interval
             hits.append(low <= expected[lag] <= high)
     assert 0.93 <= np.mean(hits) <= 0.97
+
+
+def test_errors_after_steps_count_the_rows_that_are_seen():
+    """Of cells that are seen in half of the steps, all in the same ones."""
+    rows, model = fitted()
+    seen = np.full((9, 9), len(rows) / 2)
+    halved = replace(model, sample_moments=replace(model.sample_moments, together=seen))
+    one, half = (own.total_effect("x0", "x1", lag=2) for own in (model, halved))
+    assert half.value == one.value
+    # Of each regression on three columns.
+    ratio = np.sqrt((len(rows) - 4) / (len(rows) // 2 - 4))
+    np.testing.assert_allclose(half.standard_error, ratio * one.standard_error, rtol=2e-3)

@@ -224,3 +224,22 @@ def test_errors_after_a_step_are_those_of_least_squares():
         inverse = np.linalg.inv(columns.T.astype(float) @ columns)
         assert found.value == pytest.approx(solved[0])
         assert found.standard_error == pytest.approx(np.sqrt(residual[0] / 296 * inverse[0, 0]))
+
+
+def test_tests_on_a_series_are_those_of_a_model_of_it():
+    table, other = chain(9, 400)[0], chain(10, 300)[0]
+    wrong = CHAIN & [[True, False], [True, True]]
+    found = model_of(table, NONE, wrong).fit_check(other).independencies
+    expected = model_of(other, NONE, wrong).fit_check().independencies
+    assert found["first"].tolist() == expected["first"].tolist()
+    np.testing.assert_allclose(found["statistic"], expected["statistic"], rtol=1e-6)
+
+
+def test_probabilities_that_would_be_negative_are_zero():
+    table = chain(11, 400)[0]
+    model = model_of(table, NONE, np.ones((1, 2, 2), dtype=bool))
+    far = table.head(5).assign(y=[-400.0, 400.0, -900.0, 900.0, 0.0])
+    shares = model.predict_proba(far, "s")
+    assert shares.min() == 0
+    assert np.argmax(shares[0]) != np.argmax(shares[1])
+    np.testing.assert_allclose(shares.sum(axis=1), 1)

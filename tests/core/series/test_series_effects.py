@@ -191,3 +191,19 @@ def test_errors_after_steps_count_the_rows_that_are_seen():
     # Of each regression on three columns.
     ratio = np.sqrt((len(rows) - 4) / (len(rows) // 2 - 4))
     np.testing.assert_allclose(half.standard_error, ratio * one.standard_error, rtol=2e-3)
+
+
+def test_a_class_with_rows_of_each_variable_has_no_effects_over_time():
+    _, model = fitted()
+    own = tuple(replace(model.sample_moments) for _ in NAMES)
+    marks = (NOW != 0) | (NOW != 0).T
+    in_class = replace(model, sample_moments=own, marks=marks)
+    for cause, effect in (("x0", "x1"), ("x2", "x0")):
+        with pytest.raises(ConfigError, match="under interventions, need the directions"):
+            in_class.total_effect(cause, effect)
+        with pytest.raises(ConfigError, match="rows that are the same for all variables"):
+            in_class.possible_effects(cause, effect)
+    directed = replace(in_class, marks=NOW != 0)
+    (one,) = directed.total_effect("x0", "x1")
+    assert one.adjustment_set is None
+    assert one.value == pytest.approx(model.weights[0, 1])

@@ -10,8 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from flwr_causal import ConfigError, DataError
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.design import blocks_of_columns, column_names, design
-from flwr_causal.core.linear.fit_check import block_edge_tests, check_blocks
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.effects import Blocks
+from flwr_causal.core.linear.fit_check import block_edge_tests, block_ratio, check_blocks
+from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.systems.blocks import BlockModel
 
 NAMES = ("group", "smoker", "dose", "visits", "died")
@@ -273,3 +274,21 @@ def test_what_cannot_be_given_is_refused(tmp_path):
         MODEL.conditional(dict(TABLE.iloc[0]))
     with pytest.raises(DataError, match="too improbable"):
         MODEL.conditional({"dose": 500.0}).sample(1, seed=0)
+
+
+def test_the_likelihood_ratio_is_wilks_with_bartletts_factor():
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(40, 6)) + rng.normal(size=(40, 1))
+    moments = Moments.from_rows(rows, list("abcdef"))
+    blocks = Blocks(["x", "y", "z"], columns_of([3, 2, 1]), moments)
+
+    def log_det(columns):
+        return np.linalg.slogdet(moments.second[np.ix_(columns, columns)])[1]
+
+    for given, own in (((), []), ((2,), [5])):
+        one, other = (block_ratio(blocks, *pair, given) for pair in ((0, 1), (1, 0)))
+        both = log_det([0, 1, 2, 3, 4, *own]) + log_det(own) if own else log_det(range(5))
+        ratio = log_det([0, 1, 2, *own]) + log_det([3, 4, *own]) - both
+        expected = (40 - 1 - len(own) - (3 + 2 + 1) / 2) * ratio
+        for found in (one, other):
+            np.testing.assert_allclose(found, (expected, 6, 40))

@@ -11,7 +11,7 @@ from flwr_causal.errors import DataError
 
 STATES = (("no", "yes"), (), (), ("a", "b", "c"))
 PARENTS = ((), (0,), (0, 1), (1,))
-LOCATION, SCALE = np.array([0, 5.0, -3.0, 0]), np.array([1, 2.0, 0.5, 1])
+LOCATION, SCALE = np.array([0, 5.0, -3.0, 0]), np.array([1, 2.0, 0.25, 1])
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +121,28 @@ def test_bad_rows_are_named(fitted):
         network.log_likelihood(rows.assign(x=np.nan))
     with pytest.raises(DataError, match="'w'"):
         network.log_likelihood(rows.assign(w="maybe"))
+
+
+def test_the_prior_counts_as_rows_and_children_may_come_before_their_parents():
+    rng = np.random.default_rng(1)
+    codes = (rng.random(400) < 0.1).astype(np.uint8)
+    values = 3.0 * codes + rng.normal(size=400)
+    rows = MixedTable(
+        np.array([0, 2]), np.array([0 * codes, codes]), np.array([values, 0.0 * values])
+    )
+    sums = [mixed_sums(rows, (0, 1)), mixed_sums(rows, (1,))]
+    network = BayesianNetwork.from_sums(
+        "xw",
+        ((), ("no", "yes")),
+        ((1,), ()),
+        sums,
+        location=np.zeros(2),
+        scale=np.ones(2),
+        equivalent_sample_size=400.0,
+    )
+    drawn = network.sample(20_000, 0)
+    share = (codes.sum() + 200) / 800
+    assert (drawn["w"] == "yes").mean() == pytest.approx(share, abs=0.01)
+    means = drawn.groupby("w")["x"].mean()
+    for state, code in (("no", 0), ("yes", 1)):
+        assert means[state] == pytest.approx(values[codes == code].mean(), abs=0.1)

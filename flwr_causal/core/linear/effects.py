@@ -202,8 +202,10 @@ def possible_effects(
             assert dag is not None
             if adjustment.is_possible_cause(dag, cause, effect):
                 total = np.linalg.inv(np.eye(len(dag)) - least_squares(blocks.moments, dag)[0])
-                gradient = np.outer(total[cause], total[:, effect])
-                one = along_paths(blocks, float(total[cause, effect]), gradient, dag, level)
+                amount = float(asked.change[0] * asked.outcome[0])
+                value = amount * float(total[cause, effect])
+                gradient = amount * np.outer(total[cause], total[:, effect])
+                one = along_paths(blocks, value, gradient, dag, level)
         elif effect not in parents and adjustment.is_possible_cause(members, cause, effect):
             _require_known(blocks.moments, blocks.of([cause, effect, *parents]))
             one = by_adjustment(blocks, pair, parents, asked, level)

@@ -9,8 +9,8 @@ from registry import Table, benchmark
 
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.fit_check import check
-from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.data.read.sachs import TARGETS, condition_parties, read_sachs
 from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.data.synthetic.linear import federated_linear

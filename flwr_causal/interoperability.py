@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import ascending, joined, mixed, with_leaves
@@ -41,7 +40,7 @@ from flwr_causal.core.discrete.discrete import label_names, plain_label
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, NONE, TAIL
-from flwr_causal.core.linear.model import LinearModel
+from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.nodes import Leaf, Node
     from flwr_causal.core.graphs.graph import Kind
+    from flwr_causal.core.systems.linear import LinearModel
 
 __all__ = [
     "from_bnlearn",
@@ -463,16 +463,23 @@ def to_pgmpy(network: BayesianNetwork | LinearModel | BlockModel) -> Any:
     Raises
     ------
     DataError
-        If the model has both numbers and categories, or curved effects, which pgmpy has not; or if
-        it is of rows with given values.
+        If the model has both numbers and categories, curved effects, lags or hidden causes, which
+        pgmpy has not; or if it is of rows with given values.
     ImportError
         If pgmpy is not installed.
     """
     found = network.as_one_kind() if isinstance(network, BlockModel) else network
-    return _gaussian(found) if isinstance(found, LinearModel) else _discrete(found)
+    if found.can("covariance"):
+        return _gaussian(found)
+    if not found.can("predict_proba"):
+        raise DataError(
+            f"pgmpy has no such networks: {found.why_not('covariance')}; "
+            f"{found.why_not('predict_proba')}"
+        )
+    return _discrete(found)
 
 
-def _discrete(network: BayesianNetwork) -> Any:
+def _discrete(network: Any) -> Any:
     from pgmpy.factors.discrete import TabularCPD
     from pgmpy.models import DiscreteBayesianNetwork
 
@@ -495,7 +502,7 @@ def _discrete(network: BayesianNetwork) -> Any:
     return found
 
 
-def _gaussian(system: LinearModel) -> Any:
+def _gaussian(system: Any) -> Any:
     from pgmpy.factors.continuous import LinearGaussianCPD
     from pgmpy.models import LinearGaussianBayesianNetwork
 

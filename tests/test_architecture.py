@@ -20,7 +20,7 @@ FLOORS = (
     "errors lazy",
     "core core.arguments core.arrays core.compiled core.documented core.files core.limits "
     "core.saved core.threads core.words",
-    "contract core.devices core.folds core.received core.ties",
+    "contract core.answers core.devices core.folds core.received core.ties",
     "core.options",
     "core.description core.graphs core.privacy",
     "core.linear",
@@ -29,6 +29,7 @@ FLOORS = (
     "core.consensus",
     "core.series",
     "core.blocks core.fedcausal core.circuits",
+    "core.systems",
     "data",
     "doubts solvers compat interoperability",
     "protocol",

@@ -7,12 +7,12 @@ import pytest
 
 from flwr_causal import CausalGraph, DataError
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.blocks import BlockModel
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.data.synthetic.random_graphs import erdos_renyi
 from flwr_causal.interoperability import (
     from_bnlearn,

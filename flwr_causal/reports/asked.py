@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flwr_causal.core.answers import answers
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.pag.marks import directed_edges
 from flwr_causal.core.words import some
@@ -131,7 +132,7 @@ def changes_of(run: RunRecord, treatment: str, outcome: str) -> list[AskedChange
     for name in (treatment, outcome):
         if name not in names:
             raise ConfigError(f"{name} is no variable of the run: it has {', '.join(names)}.")
-    if hasattr(model, "contrast"):
+    if hasattr(model, "contrast") and answers(model, "total_effect"):
         return _of_network(model, treatment, outcome)[:MOST_CHANGES]
     changes: list[AskedChange] = []
     for lag in range(1 + getattr(model, "order", 0)):
@@ -147,7 +148,7 @@ def _after(model: Any, treatment: str, outcome: str, lag: int) -> list[AskedChan
     """Return the effects so many steps later."""
     given = {"lag": lag} if lag else {}
     before = f", {lag} step{'s' * (lag > 1)} before," if lag else ""
-    if hasattr(model, "contrasts"):
+    if answers(model, "contrasts"):
         return _contrasts(model.contrasts(treatment, outcome, **given), treatment, outcome, before)
     found = model.total_effect(treatment, outcome, **given)
     several = list(found) if isinstance(found, list) else [found]
@@ -311,7 +312,7 @@ def objections(run: RunRecord, treatment: str, outcome: str) -> list[str]:
             "it that there is none, and the rows often do not show it (hidden_causes=True of "
             "moments and fedges allows for it)."
         )
-    if not hasattr(run.model, "contrasts") and not hasattr(run.model, "contrast"):
+    if not answers(run.model, "contrasts") and not hasattr(run.model, "contrast"):
         said.append("Effects that are not linear: the number is the slope of a straight line.")
     said += [
         f"Rows that were chosen by {treatment} and {outcome}, or by what follows from them.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.answers import answers
 from flwr_causal.core.graphs.doubt import doubtful_edges
 from flwr_causal.core.graphs.fit_check import LEVEL
 from flwr_causal.errors import CausalError, ConfigError
@@ -87,7 +88,7 @@ def doubts_of(run: RunRecord, count: int = 3) -> list[DoubtfulEdge]:
     """Return the most doubtful edges of a run; none without a graph."""
     if run.graph is None:
         return []
-    tests = run.model.edge_tests() if hasattr(run.model, "edge_tests") else []
+    tests = run.model.edge_tests() if answers(run.model, "edge_tests") else []
     return doubtful_edges(run.graph, tests, count, _evidence(run))
 
 

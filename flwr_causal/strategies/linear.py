@@ -12,10 +12,11 @@ import numpy as np
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge, as_knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
-from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, data_scale, distinct, moments_of_variables
+from flwr_causal.core.linear.regression import implied_noise
 from flwr_causal.core.linear.stability import order_search
 from flwr_causal.core.options import MOST, Mode, bounded, only, require
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.order_search import OrderSolution
-    from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.options import PartyOptions
@@ -433,7 +433,7 @@ class LinearStrategy(CausalStrategy):
         agreement: Agreement,
         graph: CausalGraph,
         masks: EdgeMasks,
-        model: LinearModel | LaggedModel | None,
+        model: LinearModel | None,
         search: OrderSolution | None = None,
     ) -> list[str]:
         """Warn of directions of linear effects that rest on the columns' units.

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.moments import Moments
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
@@ -288,9 +287,7 @@ class Lingam(LinearStrategy):
             else "no move of a variable in the causal order improves the likelihood",
         )
 
-    def _system(
-        self, agreement: Agreement, moments: Moments, graph: CausalGraph
-    ) -> LinearModel | LaggedModel:
+    def _system(self, agreement: Agreement, moments: Moments, graph: CausalGraph) -> LinearModel:
         """Return the fitted system in the units of the data."""
         if self.options.order:
             return system_of_series(agreement, self.scale(agreement), moments, graph)

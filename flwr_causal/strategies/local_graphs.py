@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.blocks.model import member_of
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
+from flwr_causal.core.graphs.equivalence import member_of
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.local_graphs import (
     open_directions,

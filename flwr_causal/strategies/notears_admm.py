@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.moments import Moments
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
@@ -331,7 +330,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
 
     def system(
         self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph
-    ) -> LinearModel | LaggedModel:
+    ) -> LinearModel:
         """Return the fitted system of a graph in the units of the data."""
         return self.fitted_system(agreement, moments, graph)
 

@@ -10,7 +10,7 @@ import numpy as np
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import companion_radius, stacked_edges
-from flwr_causal.core.series.model import LaggedModel, fit_lagged
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
 from flwr_causal.strategies.linear import LinearOptions, in_units
@@ -192,7 +192,7 @@ def system_of_series(
     scale: FloatArray,
     moments: Moments | Sequence[Moments],
     graph: CausalGraph,
-) -> LaggedModel:
+) -> LinearModel:
     """Return the least-squares system of a graph with lags, in the data's units.
 
     Parameters
@@ -208,7 +208,7 @@ def system_of_series(
     """
     edges, d = stacked_edges(graph), len(agreement.names)
     level, units = (np.tile(values, len(edges) // d) for values in (agreement.mean, scale))
-    return fit_lagged(in_units(moments, level, units)[:d], edges, d)
+    return fit(in_units(moments, level, units)[:d], edges, d)
 
 
 def with_party_moments(
@@ -221,14 +221,14 @@ def with_party_moments(
 
     Parameters
     ----------
-    model : LinearModel or LaggedModel or object
+    model : LinearModel or object
     agreement : Agreement
     products : mapping of str to ndarray of shape (1 + s, 1 + s)
         By party, its products of the rows [1, z], divided by the number of its rows.
     design : Design
         What z is.
     """
-    pooled = getattr(model, "sample_moments", None)
+    pooled = None if getattr(model, "variables", ()) else getattr(model, "sample_moments", None)
     if not products or not isinstance(pooled, Moments) or pooled.together is not None:
         return model
     if pooled.names != design.columns:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
@@ -271,7 +271,7 @@ class TwoDBN(LinearADMM):
 
     def system(
         self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph
-    ) -> LaggedModel:
+    ) -> LinearModel:
         """Return the fitted lagged system of a graph in the units of the data."""
         return system_of_series(agreement, self.scale(agreement), moments, graph)
 

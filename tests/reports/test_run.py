@@ -12,7 +12,7 @@ from flwr_causal.app.job import execute
 from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.series.model import LaggedModel
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import ConfigError, DataError
@@ -52,8 +52,7 @@ def same(one, two):
                     assert np.array_equal(one_table, two_table)
             elif first is not None:
                 assert first.names == second.names
-                lags = ("lagged",) if isinstance(first, LaggedModel) else ()
-                for part in ("weights", "intercepts", "noise_variances", *lags):
+                for part in ("weights", "intercepts", "noise_variances", "lagged"):
                     assert np.array_equal(getattr(first, part), getattr(second, part))
         else:
             assert first == second, field.name
@@ -133,7 +132,9 @@ def test_a_model_with_lags_is_kept_exactly(admm_run, tmp_path):
     rng = np.random.default_rng(0)
     weights, lagged = np.triu(rng.normal(size=(3, 3)), 1), rng.normal(size=(2, 3, 3)) / 9
     graph = CausalGraph(("a", "b", "c"), weights, lagged=lagged)
-    model = LaggedModel(graph.names, weights, lagged, rng.normal(size=3), rng.uniform(size=3))
+    model = LinearModel(
+        graph.names, weights, rng.normal(size=3), rng.uniform(size=3), lagged=lagged
+    )
     run = Run(**{**BARE, "graph": graph}, model=model)
     loaded = Run.load(run.save(tmp_path))
     same(run, loaded)
@@ -276,8 +277,10 @@ def test_models_in_a_notebook(federation, method, options, words):
 
 
 def test_models_over_time_and_circuits_in_a_notebook():
-    lagged = LaggedModel(("a", "b"), np.zeros((2, 2)), 0.5 * np.eye(2)[None], *np.ones((2, 2)))
-    assert repr(lagged) == "<LaggedModel: 2 variables, 1 lags, 2 edges>"
+    lagged = LinearModel(
+        ("a", "b"), np.zeros((2, 2)), *np.ones((2, 2)), lagged=0.5 * np.eye(2)[None]
+    )
+    assert repr(lagged) == "<LinearModel: 2 variables, 1 lags, 2 edges>"
     assert "a[t-1]" in lagged._repr_html_()
     table = pd.DataFrame({"<x>": np.arange(60.0), "c": ["u", "v"] * 30})
     shown = learn_spn(table)._repr_html_()

@@ -14,7 +14,7 @@ import flwr_causal
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import MomentsClient, client_app
 from flwr_causal.compat import FLOWER_LOGGER
-from flwr_causal.core.linear.model import LinearModel
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.schema import exchange_schema

@@ -9,9 +9,9 @@ import statsmodels.api as sm
 from lagged_systems import simulate_series
 
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series.design import lagged_rows
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate

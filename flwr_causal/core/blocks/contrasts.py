@@ -7,17 +7,14 @@ probability model, and the effect a difference of probabilities.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.blocks.design import Category, Number
 from flwr_causal.core.discrete.discrete import state_name
-from flwr_causal.core.graphs.effect import Effect, estimated
-from flwr_causal.core.linear.moments import columns_of
-from flwr_causal.core.linear.regression import informing_rows
-from flwr_causal.core.ties import whole
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.core.linear.effects import Contrast
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,17 +23,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.linear.moments import Moments
-
-# A contrast is not estimated if the columns of the adjustment set explain all but this share of it.
-COLLINEAR = 1e-8
-
-
-class Contrast(NamedTuple):
-    """What is asked: the change of the cause's columns, and the weights of the effect's."""
-
-    change: FloatArray
-    outcome: FloatArray
+    from flwr_causal.core.graphs.effect import Effect
 
 
 def contrast(
@@ -55,7 +42,7 @@ def contrast(
 def contrast_table(
     cause: Variable, effect: Variable, total_effect: Callable[..., Effect | list[Effect]]
 ) -> pd.DataFrame:
-    """Return the effects of each state of a cause, as of :class:`core.blocks.model.BlockModel`.
+    """Return the effects of each state of a cause, as of :class:`core.systems.blocks.BlockModel`.
 
     Parameters
     ----------
@@ -81,70 +68,6 @@ def contrast_table(
                 ends = {"lower": lower, "upper": upper, "adjustment_set": one.adjustment_set}
                 rows.append({**asked, **number, **ends})
     return pd.DataFrame(rows)
-
-
-def adjusted_contrast(
-    variables: Sequence[Variable],
-    moments: Moments,
-    pair: tuple[int, int],
-    adjusted: Sequence[int],
-    asked: Contrast,
-    level: float,
-) -> Effect:
-    """Return the contrast of a regression on the cause and an adjustment set.
-
-    Parameters
-    ----------
-    variables : sequence of Number or Category
-    moments : Moments
-        Of their columns, those of a variable side by side.
-    pair : (int, int)
-        The cause and the effect.
-    adjusted : sequence of int
-        The adjustment set.
-    asked : Contrast
-    level : float
-        Of the confidence interval.
-
-    Raises
-    ------
-    ConfigError
-        If the level is not between 0 and 1.
-    DataError
-        If rows are too few, or the adjustment set determines the cause.
-    """
-    i, j = pair
-    change, outcome_of = asked
-    columns = columns_of([one.width for one in variables])
-    regressors = np.concatenate([columns[i], *[columns[k] for k in adjusted]])
-    second = moments.second
-    among = second[np.ix_(regressors, regressors)]
-    cross = second[np.ix_(regressors, columns[j])] @ outcome_of
-    wanted = np.concatenate([change, np.zeros(len(regressors) - len(change))])
-    scale = np.sqrt(np.diagonal(among))
-    scale = np.where(scale > 0, scale, 1.0)
-    among, cross, wanted = among / np.outer(scale, scale), cross / scale, wanted / scale
-    solved, _, rank, _ = np.linalg.lstsq(among, np.column_stack([wanted, cross]), rcond=1e-10)
-    weights, coefficients = solved.T
-    own_names = [one.name for one in variables]
-    names = tuple(own_names[k] for k in adjusted)
-    if np.abs(among @ weights - wanted).max() > COLLINEAR * np.abs(wanted).max():
-        known = f", or is determined by {', '.join(names)}" if names else ""
-        raise DataError(
-            f"{own_names[i]} does not vary in these rows between the two states{known}: no "
-            "effect of it can be estimated"
-        )
-    rows = whole(float(informing_rows(moments, regressors, int(columns[j][0]))[0]))
-    degrees = rows - int(rank) - 1
-    if degrees < 1:
-        raise DataError(
-            f"{rows} rows are too few for the regression of {own_names[j]} on "
-            f"{int(rank)} columns: at least {int(rank) + 2} are needed"
-        )
-    own = outcome_of @ second[np.ix_(columns[j], columns[j])] @ outcome_of
-    residual = max(float(own - cross @ coefficients), 0.0)
-    error = float(np.sqrt(residual / degrees * max(wanted @ weights, 0.0)))
-    return estimated(float(wanted @ coefficients), error, level, degrees, names)
 
 
 def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:

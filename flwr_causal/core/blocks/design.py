@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.effects import Blocks
+from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.nonlinear.basis import SIZE, raw_basis
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.core.ties import whole
@@ -146,6 +147,21 @@ class Category:
 
 
 Variable = Number | Category
+
+
+def numbers_in_units(names: Sequence[str]) -> tuple[Variable, ...]:
+    """Return variables that are numbers, whose column has the units of the data."""
+    return tuple(Number(name, 0.0, 1.0) for name in names)
+
+
+def blocks_of_columns(
+    variables: Sequence[Variable],
+    moments: Moments | Sequence[Moments],
+    parties: Sequence[Moments] = (),
+) -> Blocks:
+    """Return the moments of the columns of variables, which lie side by side."""
+    names = tuple(one.name for one in variables)
+    return Blocks(names, columns_of([one.width for one in variables]), moments, parties)
 
 
 def widths_of(states: Sequence[tuple[str, ...]], functions: int = 1) -> list[int]:

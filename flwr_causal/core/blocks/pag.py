@@ -4,7 +4,7 @@ The search is that of numbers (:mod:`core.ges.ancestral_search`). The score is t
 the blocks of columns, see :mod:`core.blocks.search`; an edge between two blocks joins all of their
 columns, and the noise terms of a block's columns have any covariance. A test is the likelihood
 ratio of two regressions of a block, with and without another (Wilks), see
-:mod:`core.blocks.fit_check`.
+:mod:`core.linear.fit_check`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.blocks.fit_check import BlockTests
 from flwr_causal.core.blocks.search import BlockProblem, arranged, edge_costs, independent
 from flwr_causal.core.ges.ancestral_fit import AncestralScore
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
+from flwr_causal.core.linear.effects import Blocks
+from flwr_causal.core.linear.fit_check import block_ratio
+from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
@@ -38,13 +40,13 @@ class BlockSource:
         self.names = tuple(names[k] for k in order)
         costs = edge_costs(self.moments.n, self.widths)
         self.score = AncestralScore(self.moments.correlations, self.moments.n, costs, self.widths)
-        self.tests = BlockTests(self.moments, self.widths)
+        self.blocks = Blocks(self.names, columns_of(self.widths), self.moments)
 
     def z(self, i: int, j: int, sets: IntArray) -> FloatArray:
         """Return the normal z of the likelihood ratio tests' p-values."""
         from scipy.special import chdtrc, ndtri
 
-        ratios = [self.tests.likelihood_ratio(i, j, given) for given in sets]
+        ratios = [block_ratio(self.blocks, i, j, given) for given in sets]
         p_values = np.array(
             [chdtrc(degrees, value) if degrees else 0 for value, degrees, _ in ratios]
         )
@@ -56,7 +58,7 @@ class BlockSource:
 
     def strength(self, i: int, j: int, given: IndexArray) -> float:
         """Return ``sqrt(1 - det S / det S')``, where S has one of the two more than S'."""
-        ratio, _, _ = self.tests.likelihood_ratio(i, j, given)
+        ratio, _, _ = block_ratio(self.blocks, i, j, given)
         return float(np.sqrt(-np.expm1(-ratio / self.moments.n)))
 
     def draws(self) -> Sequence[BlockSource]:

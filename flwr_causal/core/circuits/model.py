@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
 
+from flwr_causal.core.answers import Answers
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.distribution import chosen_classes
@@ -46,7 +47,7 @@ HEAD_FORMAT = "flwr-causal head 1"
 
 
 @dataclass(frozen=True, eq=False)
-class CircuitModel(SingleThreaded):
+class CircuitModel(Answers):
     """A joint distribution and, optionally, a class to predict.
 
     Data are frames whose columns are found by name; mappings of names to columns, or to the values
@@ -68,6 +69,8 @@ class CircuitModel(SingleThreaded):
     row_id : str, default "row_id"
         The column of ids in sequences of frames.
     """
+
+    KIND: ClassVar[str] = "circuit"
 
     density: Distribution
     target: str | None = None

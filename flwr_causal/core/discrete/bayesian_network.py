@@ -1,4 +1,7 @@
-"""Discrete Bayesian networks: a DAG and, for each variable, a table of probabilities.
+"""Bayesian networks: a DAG and, for each variable, its distribution given its parents.
+
+Among categories these are tables of probabilities, with numbers conditional Gaussian families
+(:mod:`core.discrete.mixed_families`), which give samples and densities.
 
 ``tables[j]`` has one axis for each parent of j, in the order of ``parents[j]``, and a last axis for
 the states of j, over which it sums to 1. Given the DAG, fitting needs only the counts of each
@@ -17,10 +20,12 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.core.answers import Answers
+from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.discrete import fit_check, inference
 from flwr_causal.core.discrete.discrete import (
     MAX_STATES,
@@ -33,6 +38,11 @@ from flwr_causal.core.discrete.discrete import (
     plain_label,
     seen_patterns,
     state_name,
+)
+from flwr_causal.core.discrete.mixed_families import (
+    MixedFamily,
+    empty_rows,
+    standardised_rows,
 )
 from flwr_causal.core.discrete.probabilities import (
     check_parents,
@@ -54,6 +64,7 @@ from flwr_causal.core.graphs.adjustment import (
 )
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
+from flwr_causal.core.graphs.fit_check import edge_tests
 from flwr_causal.core.graphs.graph import (
     CausalGraph,
     distinct_names,
@@ -62,7 +73,6 @@ from flwr_causal.core.graphs.graph import (
     place_of,
 )
 from flwr_causal.core.saved import read_record, undamaged, write_record
-from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -74,16 +84,19 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.discrete.mixed_moments import MixedSums
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.graphs.fit_check import FitCheck
 
 FORMAT = "flwr-causal bayesian network 1"
+#: What edges that are not causal do not answer.
+CAUSAL = ("do", "total_effect", "possible_effects", "contrast")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BayesianNetwork(SingleThreaded):
-    """A joint distribution of d variables with finitely many states each.
+class BayesianNetwork(Answers):
+    """A joint distribution of d variables: categories, or numbers and categories.
 
     The tables are stored as read-only float64 copies.
 
@@ -92,13 +105,14 @@ class BayesianNetwork(SingleThreaded):
     names : tuple of str
         The d variables.
     states : tuple of tuple of (str, int, float or bool)
-        The labels of each variable's states, in the order of its axes: the values of the table.
+        The labels of each variable's states, in the order of its axes: the values of the table; ()
+        for a number.
         Rows and evidence may have these or their names (``"1"`` for 1); answers have the labels.
     parents : tuple of tuple of int
         The indices of each variable's parents, ascending; acyclic.
     tables : tuple of ndarray of float64
         ``tables[j][states of the parents..., state]`` is the probability of the state given the
-        parents' states: non-negative, the last axis sums to 1.
+        parents' states: non-negative, the last axis sums to 1. Empty where there are families.
     sample_sizes : tuple of ndarray of float64, optional
         ``sample_sizes[j][states of the parents...]`` is the number of rows with these states, with
         the weight of the prior; standard errors need them. Default: unknown.
@@ -117,6 +131,11 @@ class BayesianNetwork(SingleThreaded):
     conditioned : bool, default False
         Whether this is the distribution of rows with states that other variables cause, see
         :meth:`conditional`: its edges are then not causal, and effects are refused.
+    families : tuple of MixedFamily, default ()
+        Of networks with numbers, the distribution of each variable and its parents.
+    units : ndarray of shape (2, d), optional
+        Location and scale by which the numbers of the families are standardised; 0 and 1 for
+        categories.
 
     Raises
     ------
@@ -124,6 +143,8 @@ class BayesianNetwork(SingleThreaded):
         If names repeat, shapes do not fit, states repeat, parents form a cycle, or a table does not
         hold probabilities; the message names the variable.
     """
+
+    KIND: ClassVar[str] = "Bayesian network"
 
     names: tuple[str, ...]
     states: tuple[tuple[Any, ...], ...]
@@ -135,17 +156,21 @@ class BayesianNetwork(SingleThreaded):
     marks: BoolArray | None = None
     cuts: Mapping[str, FloatArray] = field(default_factory=dict)
     conditioned: bool = False
+    families: tuple[MixedFamily, ...] = ()
+    units: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
-        parts = {"states": self.states, "parents": self.parents, "tables": self.tables}
+        laws = {"families": self.families} if self.families else {"tables": self.tables}
+        parts = {"states": self.states, "parents": self.parents, **laws}
         for part, values in parts.items():
             if len(values) != len(names):
                 raise DataError(f"{len(values)} {part} for {len(names)} variables: give one each")
         states = tuple(tuple(map(plain_label, own)) for own in self.states)
         parents = tuple(tuple(int(parent) for parent in own) for own in self.parents)
         for name, own in zip(names, states, strict=True):
-            if not 1 <= len(own) <= MAX_STATES or len(set(label_names(own))) < len(own):
+            least = 0 if self.families else 1
+            if not least <= len(own) <= MAX_STATES or len(set(label_names(own))) < len(own):
                 raise DataError(
                     f"variable {name!r} has {len(own)} states: expected 1 to {MAX_STATES}, all "
                     "different"
@@ -154,7 +179,7 @@ class BayesianNetwork(SingleThreaded):
         sizes = dict(zip(names, map(len, states), strict=True))
         tables = tuple(
             checked_table(name, table, table_shape(name, [len(states[k]) for k in (*own, j)]))
-            for j, (name, own, table) in enumerate(zip(names, parents, self.tables, strict=True))
+            for j, (name, own, table) in enumerate(zip(names, parents, self.tables, strict=False))
         )
         for name, value in (
             ("names", names),
@@ -163,27 +188,31 @@ class BayesianNetwork(SingleThreaded):
             ("tables", tables),
             ("sample_sizes", checked_sizes(names, self.sample_sizes, tables)),
             ("marks", frozen_booleans("marks", self.marks, (len(names), len(names)))),
+            ("units", None if self.units is None else frozen_floats(self.units)),
             ("cuts", {name: _checked_cuts(name, own, sizes) for name, own in self.cuts.items()}),
         ):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         num_edges = sum(len(own) for own in self.parents)
-        return (
-            f"<BayesianNetwork: {len(self.names)} variables, {num_edges} edges, "
-            f"{self.num_parameters} parameters>"
-        )
+        size = f"{self.num_parameters} parameters"
+        if self.families:
+            size = f"{sum(not own for own in self.states)} numbers"
+        return f"<BayesianNetwork: {len(self.names)} variables, {num_edges} edges, {size}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the variables and their states, and the drawing."""
-        listed = [(n, ", ".join(own)) for n, own in zip(self.names, self.state_names, strict=True)]
+        listed = [
+            (name, ", ".join(own) or "number")
+            for name, own in zip(self.names, self.state_names, strict=True)
+        ]
         states = notebook.table(("variable", "states"), listed, "variables")
         return notebook.section(repr(self), states + self.graph._repr_html_())
 
     @property
     def graph(self) -> CausalGraph:
         """The DAG, each edge of weight 1; with `marks` it is one member of the class."""
-        return CausalGraph(self.names, parent_matrix(self.parents).astype(np.float64))
+        return CausalGraph(self.names, self._edges.astype(np.float64))
 
     @cached_property
     def state_names(self) -> tuple[tuple[str, ...], ...]:
@@ -192,11 +221,11 @@ class BayesianNetwork(SingleThreaded):
 
     @property
     def num_parameters(self) -> int:
-        """Number of free probabilities: r - 1 for each row of a table over r states."""
+        """Number of free probabilities in tables: r - 1 for each row of a table over r states."""
         return sum(table.size - table[..., 0].size for table in self.tables)
 
     def log_likelihood(self, frame: Any) -> FloatArray:
-        """Return the natural logarithm of the probability of each row.
+        """Return the natural logarithm of the probability of each row, with numbers its density.
 
         A number that was cut counts by its interval, whatever its width: this is no density, and a
         number far outside is as probable as others of the outer interval.
@@ -218,6 +247,11 @@ class BayesianNetwork(SingleThreaded):
         DataError
             If a variable is missing, or a value is not one of its states.
         """
+        if self.families:
+            assert self.units is not None
+            rows = standardised_rows(frame, self.names, self.states, self.units)
+            found = sum(own.log_density(rows) for own in self.families)
+            return np.asarray(found - np.log(self.units[1]).sum())
         codes = codes_of(frame, self.names, self.state_names, self.cuts)
         total = np.zeros(codes.shape[1])
         for j, table in enumerate(self.tables):
@@ -247,6 +281,7 @@ class BayesianNetwork(SingleThreaded):
             If the target is unknown, a value is not one of its variable's states, what is known of
             a row has probability 0, or a sum needs a table of more than 2^28 cells.
         """
+        self._require("predict_proba")
         y = self._index(target)
         codes, seen = known_codes(frame, self.names, self.state_names, self.cuts, but=y)
         result = np.empty((codes.shape[1], len(self.states[y])))
@@ -267,6 +302,7 @@ class BayesianNetwork(SingleThreaded):
 
         Parameters and errors are those of `predict_proba`.
         """
+        self._require("predict")
         states = self.states[self._index(target)]
         return labelled(states, first_largest(self.predict_proba(frame, target), axis=1))
 
@@ -289,6 +325,7 @@ class BayesianNetwork(SingleThreaded):
             If a variable or a state is unknown, all variables are given, the evidence has
             probability 0, or a table would have more than 2^28 cells.
         """
+        self._require("conditional")
         codes = self._codes(evidence)
         rest = [j for j in range(len(self.names)) if j not in codes]
         if not rest:
@@ -296,7 +333,7 @@ class BayesianNetwork(SingleThreaded):
         sizes = self._sizes()
         left = [inference.given(factor, codes) for factor in self._factors()]
         found = {}
-        for v in reversed(topological_order(parent_matrix(self.parents))):
+        for v in reversed(topological_order(self._edges)):
             if v in codes:
                 continue
             bucket = [factor for factor in left if v in factor.variables]
@@ -321,14 +358,24 @@ class BayesianNetwork(SingleThreaded):
             conditioned=self.conditioned or any(set(self.parents[j]) - codes.keys() for j in codes),
         )
 
-    def _require_causal(self) -> None:
-        """Raise a ConfigError if edges are not causal."""
-        if self.conditioned:
-            raise ConfigError(
+    def _lacks(self, question: str) -> str:
+        if self.families and question not in ("sample", "log_likelihood"):
+            return (
+                f"a network with numbers has samples and densities, and no {question}: make "
+                "categories of the numbers (discretize), or run moments with text_columns='keep'"
+            )
+        if self.conditioned and question in CAUSAL:
+            return (
                 "this network describes rows with given states (conditional), and among the causes "
                 "of these states its edges are not causal: ask the network that was conditioned, "
                 "or condition it after do"
             )
+        if question == "contrast" and self.sample_sizes is None:
+            return (
+                "this network has no numbers of rows, and standard errors need them: fit it to "
+                "counts, or use total_effect, which has no standard errors"
+            )
+        return ""
 
     def do(self, states: Mapping[str, Any]) -> BayesianNetwork:
         """Return the network under an intervention that sets variables to states.
@@ -352,7 +399,7 @@ class BayesianNetwork(SingleThreaded):
             variable that is set causes another one: see :meth:`possible_effects`; or if the
             network is `conditioned`.
         """
-        self._require_causal()
+        self._require("do")
         codes = self._codes(states)
         return self._set(codes, after_intervention(self.marks, list(codes), self.names))
 
@@ -391,7 +438,7 @@ class BayesianNetwork(SingleThreaded):
         ConfigError
             If the two variables are the same, or the network is `conditioned`.
         """
-        self._require_causal()
+        self._require("total_effect")
         i, j = pair_of(self.names, cause, effect)
         if self._is_open(i, j):
             return self.possible_effects(cause, effect)
@@ -425,7 +472,7 @@ class BayesianNetwork(SingleThreaded):
         ConfigError
             If the two variables are the same, or the network is `conditioned`.
         """
-        self._require_causal()
+        self._require("possible_effects")
         i, j = pair_of(self.names, cause, effect)
         return [table for _, table in self._possible(i, j)]
 
@@ -436,7 +483,7 @@ class BayesianNetwork(SingleThreaded):
         is no difference), and not from the order of the columns.
         """
         found = []
-        marks = cpdag(parent_matrix(self.parents)) if self.marks is None else self.marks
+        marks = cpdag(self._edges) if self.marks is None else self.marks
         for parents, members in possible_parents(marks, i):
             adjusted: list[int] | None = None
             rows = [self._joint([j])] * len(self.states[i])
@@ -492,15 +539,11 @@ class BayesianNetwork(SingleThreaded):
             If the two variables are the same, the level is not between 0 and 1, the network was
             not fitted to counts (`total_effect` needs none), or is `conditioned`.
         """
-        self._require_causal()
+        self._require("contrast")
         i, j = pair_of(self.names, cause, effect)
         code = self._codes({effect: outcome})[j]
         set_to, instead = (self._codes({cause: value})[i] for value in (state, reference))
-        if self.sample_sizes is None:
-            raise ConfigError(
-                "this network has no numbers of rows, and standard errors need them: fit it to "
-                "counts, or use total_effect, which has no standard errors"
-            )
+        assert self.sample_sizes is not None
         if self._is_open(i, j):
             return [
                 NO_EFFECT
@@ -598,11 +641,12 @@ class BayesianNetwork(SingleThreaded):
         ConfigError
             If there are neither rows nor counts.
         """
+        self._require("fit_check")
         if rows is not None:
             codes = codes_of(rows, self.names, self.state_names, self.cuts)
             weights = rows.weights if isinstance(rows, DiscreteTable) else None
             given = DiscreteTable(self.names, self.state_names, codes, weights)
-            found = fit_check.check(self.names, self.parents, partial(_tabulated, given))
+            found = fit_check.check(self.names, self._edges, partial(_tabulated, given))
             densities = self.log_likelihood(given)
             return found.with_rows(float(np.average(densities, weights=weights)))
         counts = self.counts
@@ -610,7 +654,7 @@ class BayesianNetwork(SingleThreaded):
             raise ConfigError(
                 "this network has no counts, which tests need: give rows, or fit it to counts"
             )
-        found = fit_check.check(self.names, self.parents, self._known_counts)
+        found = fit_check.check(self.names, self._edges, self._known_counts)
         assert self.equivalent_sample_size is not None
         held_out = sum(held_out_log_likelihood(own, self.equivalent_sample_size) for own in counts)
         mean = held_out / max(float(counts[0].sum()), 1.0) if counts else 0.0
@@ -618,8 +662,15 @@ class BayesianNetwork(SingleThreaded):
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without counts."""
+        self._require("edge_tests")
         counts = self.counts
-        return [] if counts is None else fit_check.edge_tests(self.names, self.parents, counts)
+        if counts is None:
+            return []
+        return edge_tests(
+            self.names,
+            self._edges,
+            lambda i, j, others: fit_check.edge_ratio(counts[j], self.parents[j].index(i)),
+        )
 
     def _known_counts(self, variables: list[int]) -> FloatArray | None:
         """Return the counts of variables that one of the tables holds together, else None."""
@@ -655,6 +706,10 @@ class BayesianNetwork(SingleThreaded):
             index=pd.Index(list(self.states[cause]), name=self.names[cause]),
             columns=pd.Index(list(self.states[effect]), name=self.names[effect]),
         )
+
+    @property
+    def _edges(self) -> BoolArray:
+        return parent_matrix(self.parents)
 
     def _index(self, name: str) -> int:
         return place_of(self.names, name)
@@ -722,11 +777,10 @@ class BayesianNetwork(SingleThreaded):
 
         Parameters and errors are those of `sample`.
         """
-        if num_rows < 0:
-            raise ConfigError(f"the number of rows is {num_rows}: it must not be negative")
+        _check_rows(num_rows)
         rng = np.random.default_rng(seed)
         codes = np.zeros((len(self.names), num_rows), dtype=np.uint8)
-        for j in topological_order(parent_matrix(self.parents)):
+        for j in topological_order(self._edges):
             cumulative = np.cumsum(self.tables[j], axis=-1)
             # After the division the cumulative probabilities end in exactly 1, and the random
             # numbers are below 1: no state of probability 0 is sampled.
@@ -750,7 +804,8 @@ class BayesianNetwork(SingleThreaded):
         Returns
         -------
         pandas.DataFrame
-            n rows; the values are the labels of states, the columns in the network's order.
+            n rows; the values are numbers or the labels of states, the columns in the network's
+            order.
 
         Raises
         ------
@@ -759,10 +814,21 @@ class BayesianNetwork(SingleThreaded):
         """
         import pandas as pd
 
-        codes = self.sample_table(num_rows, seed).codes
+        values: list[NDArray[Any]] = []
+        if self.families:
+            assert self.units is not None
+            _check_rows(num_rows)
+            cards = np.array([len(own) for own in self.states], dtype=np.int64)
+            rows, rng = empty_rows(cards, num_rows), np.random.default_rng(seed)
+            for j in topological_order(self._edges):
+                self.families[j].draw(rows, rng)
+            codes, (level, scale) = rows.codes, self.units[:, :, None]
+            values = list(level + scale * rows.values)
+        else:
+            codes = self.sample_table(num_rows, seed).codes
         columns = {
-            name: labelled(own, row)
-            for name, own, row in zip(self.names, self.states, codes, strict=True)
+            name: labelled(own, codes[j]) if own else values[j]
+            for j, (name, own) in enumerate(zip(self.names, self.states, strict=True))
         }
         return pd.DataFrame(columns, columns=pd.Index(self.names))
 
@@ -816,6 +882,40 @@ class BayesianNetwork(SingleThreaded):
             cuts=cuts or {},
         )
 
+    @classmethod
+    def from_sums(
+        cls,
+        names: Sequence[str],
+        states: Sequence[Sequence[Any]],
+        parents: Sequence[Sequence[int]],
+        families: Sequence[MixedSums],
+        *,
+        location: FloatArray,
+        scale: FloatArray,
+        equivalent_sample_size: float = 1.0,
+    ) -> BayesianNetwork:
+        """Fit a network of numbers and categories to the moments of each variable with its parents.
+
+        Parameters
+        ----------
+        names, states, parents
+            See the parameters of the class.
+        families : sequence of MixedSums
+            Of the standardised numbers.
+        location, scale : ndarray of shape (d,)
+            By which they are standardised; 0 and 1 for a category.
+        equivalent_sample_size : float, default 1.0
+            Weight of a uniform prior of the configurations, in rows.
+        """
+        cards = [len(own) for own in states]
+        found = tuple(
+            MixedFamily.of_sums(j, parents[j], cards, own, equivalent_sample_size)
+            for j, own in enumerate(families)
+        )
+        all_states, all_parents = (tuple(map(tuple, part)) for part in (states, parents))
+        units = np.array([location, scale])
+        return cls(tuple(names), all_states, all_parents, (), families=found, units=units)
+
     def save(self, path: str | Path) -> None:
         """Write the network to a JSON file, without loss."""
         content: dict[str, Any] = {
@@ -838,6 +938,12 @@ class BayesianNetwork(SingleThreaded):
             content["marks"] = self.marks.tolist()
         if self.conditioned:
             content["conditioned"] = True
+        if self.families:
+            assert self.units is not None
+            content["families"] = [
+                [part.ravel().tolist() for part in own[3:]] for own in self.families
+            ]
+            content["units"] = self.units.tolist()
         if self.cuts:
             content["cuts"] = {name: own.tolist() for name, own in self.cuts.items()}
         write_record(path, "model", content)
@@ -870,6 +976,11 @@ class BayesianNetwork(SingleThreaded):
                 )
                 for members, flat in content.get("further_counts", ())
             }
+            cards = list(map(len, states))
+            families = tuple(
+                MixedFamily.of(j, parents[j], cards, flat)
+                for j, flat in enumerate(content.get("families", ()))
+            )
         return cls(
             tuple(names),
             tuple(states),
@@ -881,6 +992,8 @@ class BayesianNetwork(SingleThreaded):
             content.get("marks"),
             content.get("cuts", {}),
             content.get("conditioned", False) is True,
+            families,
+            content.get("units"),
         )
 
 
@@ -929,6 +1042,11 @@ def _checked_cuts(name: str, cuts: ArrayLike, sizes: Mapping[str, int]) -> Float
         )
     found.setflags(write=False)
     return found
+
+
+def _check_rows(num_rows: int) -> None:
+    if num_rows < 0:
+        raise ConfigError(f"the number of rows is {num_rows}: it must not be negative")
 
 
 #: So many rows are predicted at a time, which bounds the memory.

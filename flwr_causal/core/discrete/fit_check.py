@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import check_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.fit_check import FitCheck, Tested
@@ -32,9 +31,7 @@ ROWS_A_CELL = 5
 
 
 def check(
-    names: Sequence[str],
-    parents: Sequence[Sequence[int]],
-    counts: Callable[[list[int]], FloatArray | None],
+    names: Sequence[str], edges: BoolArray, counts: Callable[[list[int]], FloatArray | None]
 ) -> FitCheck:
     """Test the independencies that a DAG implies.
 
@@ -42,50 +39,44 @@ def check(
     ----------
     names
         The d variables.
-    parents
-        Of each.
+    edges
+        ``(d, d)``.
     counts
         Returns the counts of some variables, an axis for each, or None where they are unknown.
     """
-    edges: BoolArray = np.zeros((len(names), len(names)), dtype=bool)
-    for child, own in enumerate(parents):
-        edges[list(own), child] = True
 
-    def test(i: int, j: int, given: IntArray) -> Tested | None:
-        table = counts([*given.tolist(), i, j])
-        if table is None or table.sum() < ROWS_A_CELL * table.size:
-            return None
-        statistic, degrees = likelihood_ratio(table)
-        if not degrees:
-            return None
-        # The smaller number of states bounds the ratio, as in Cramér's V without strata.
-        largest = table.sum() * (min(table.shape[-2:]) - 1)
-        strength = float(np.sqrt(min(statistic / largest, 1.0)))
-        return strength, statistic, p_value(statistic, degrees)
+    def tests(j: int, parents: IntArray, others: IntArray) -> Iterator[Tested | None]:
+        for i in others.tolist():
+            yield _tested(counts([*parents.tolist(), i, j]))
 
-    return check_order(names, edges, test)
+    return check_order(names, edges, tests)
 
 
-def edge_tests(
-    names: Sequence[str], parents: Sequence[Sequence[int]], counts: Sequence[FloatArray]
-) -> list[EdgeTest]:
-    """Test each edge given the other parents of its effect.
+def _tested(table: FloatArray | None) -> Tested | None:
+    """Test the independence of the last two axes; None where rows are too few."""
+    if table is None or table.sum() < ROWS_A_CELL * table.size:
+        return None
+    statistic, degrees = likelihood_ratio(table)
+    if not degrees:
+        return None
+    # The smaller number of states bounds the ratio, as in Cramér's V without strata.
+    largest = table.sum() * (min(table.shape[-2:]) - 1)
+    strength = float(np.sqrt(min(statistic / largest, 1.0)))
+    return strength, statistic, p_value(statistic, degrees)
+
+
+def edge_ratio(family: FloatArray, axis: int) -> tuple[float, int, int]:
+    """Return the likelihood ratio of an edge given the other parents, its degrees and the rows.
 
     Parameters
     ----------
-    names, parents
-        As in :func:`check`.
-    counts
-        For each variable an array with an axis for each parent and a last one for the variable.
+    family
+        Counts, with an axis for each parent and a last one for the effect.
+    axis
+        Of the cause.
     """
-    found = []
-    for j, table in enumerate(counts):
-        for axis, i in enumerate(parents[j]):
-            statistic, degrees = likelihood_ratio(np.moveaxis(table, axis, -2))
-            if degrees:
-                rows = round(float(table.sum()))
-                found.append(EdgeTest(names[i], names[j], statistic, degrees, rows))
-    return found
+    statistic, degrees = likelihood_ratio(np.moveaxis(family, axis, -2))
+    return statistic, degrees, round(float(family.sum()))
 
 
 def likelihood_ratio(table: FloatArray) -> tuple[float, int]:

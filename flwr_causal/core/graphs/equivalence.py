@@ -24,6 +24,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -280,3 +281,12 @@ def _removable(node: int, undirected: BoolArray, joined: BoolArray) -> bool:
     adjacent, neighbours = np.flatnonzero(joined[node]), np.flatnonzero(undirected[node])
     reached = joined[np.ix_(neighbours, adjacent)].sum(axis=1)
     return bool((reached == len(adjacent) - 1).all())
+
+
+def member_of(names: Sequence[str], marks: BoolArray) -> BoolArray:
+    """Return a DAG of a class, the same for any order of the columns."""
+    order = by_name(names)
+    found = consistent_extension(marks[np.ix_(order, order)])
+    assert found is not None
+    back = np.argsort(order)
+    return np.asarray(found[np.ix_(back, back)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.graphs.doubt import EdgeTest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -143,9 +144,13 @@ Tested: TypeAlias = tuple[float, float, float]
 def check_order(
     names: Sequence[str],
     edges: BoolArray,
-    test: Callable[[int, int, IntArray], Tested | None],
+    tests: Callable[[int, IntArray, IntArray], Iterable[Tested | None]],
 ) -> FitCheck:
     """Test that each variable is independent, given its parents, of what comes before it.
+
+    These statements, one for each pair without an edge, imply all others that the graph implies
+    (Shipley 2000, A new inferential test for path models based on directed acyclic graphs,
+    Structural Equation Modeling 7).
 
     Parameters
     ----------
@@ -154,26 +159,56 @@ def check_order(
     edges : ndarray of bool, shape (m, d)
         The parents of the first d variables, which form a DAG. The others, of the past, come before
         these, and are not tested.
-    test : callable
-        ``(i, j, parents) -> test`` of the independence of i and j given the parents of j; None
-        where it cannot be tested.
+    tests : callable
+        ``(j, parents, others) -> tests`` of the independence of j and each of some others given the
+        parents of j; None where it cannot be tested.
+    """
+    before, found = before_each(edges), []
+    for j in range(edges.shape[1]):
+        parents, others = np.flatnonzero(edges[:, j]), np.flatnonzero(before[:, j] & ~edges[:, j])
+        given = tuple(names[k] for k in parents.tolist())
+        for i, tested in zip(others.tolist(), tests(j, parents, others), strict=True):
+            if tested is not None:
+                found.append(PairTest(names[i], names[j], given, *tested))
+    nothing = tests_table([]).drop(columns="given")
+    return FitCheck(tests_table(found), nothing, int((before & ~edges).sum()) - len(found))
+
+
+def before_each(edges: BoolArray) -> BoolArray:
+    """Return the mask of the variables before each one in a causal order, ``(m, d)``.
+
+    Variables of the past come before all others.
     """
     d = edges.shape[1]
-    past = list(range(d, len(edges)))
-    order = [*past, *topological_order(edges[:d])]
-    tests, absent = [], 0
-    for place, j in enumerate(order[len(past) :], start=len(past)):
-        parents = np.flatnonzero(edges[:, j])
-        given = tuple(names[k] for k in parents.tolist())
-        for i in order[:place]:
-            if edges[i, j]:
-                continue
-            absent += 1
-            tested = test(i, j, parents)
-            if tested is not None:
-                tests.append(PairTest(names[i], names[j], given, *tested))
-    nothing = tests_table([]).drop(columns="given")
-    return FitCheck(tests_table(tests), nothing, absent - len(tests))
+    rank = np.empty(d, dtype=np.int64)
+    rank[topological_order(edges[:d])] = np.arange(d)
+    result = np.ones(edges.shape, dtype=bool)
+    result[:d] = rank[:, None] < rank
+    return result
+
+
+def edge_tests(
+    names: Sequence[str],
+    edges: BoolArray,
+    ratio: Callable[[int, int, IntArray], tuple[float, int, int]],
+) -> list[EdgeTest]:
+    """Test each edge given the other parents of its effect; edges without a test are left out.
+
+    Parameters
+    ----------
+    names, edges
+        As in :func:`check_order`.
+    ratio : callable
+        ``(i, j, others) -> (likelihood ratio, degrees, rows)`` of the dependence of j on i given
+        others; with 0 degrees there is no test.
+    """
+    found = []
+    for j, i in np.argwhere(edges.T).tolist():
+        others = np.flatnonzero(edges[:, j])
+        statistic, degrees, rows = ratio(i, j, others[others != i])
+        if degrees:
+            found.append(EdgeTest(names[i], names[j], statistic, degrees, rows))
+    return found
 
 
 def holm(p_values: FloatArray) -> FloatArray:

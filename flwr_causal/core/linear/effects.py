@@ -1,10 +1,11 @@
-"""Total effects in linear systems, with standard errors, from second moments.
+"""Total effects, with standard errors, from second moments of blocks of columns.
 
-A total effect is the coefficient of the cause in the regression of the effect on the cause and an
-adjustment set. Where moments of that regression are unknown, and for effects over several steps of
-time, it is computed from the coefficients of all variables on their parents, as the sum over
-directed paths of the products along them. The regressions of different variables are asymptotically
-independent, which gives the standard error by the delta method.
+A variable is a block of columns, a number one column. An effect is a contrast of coefficients of
+the regression of the effect's columns on those of the cause and an adjustment set. Where moments of
+that regression are unknown, and for effects over several steps of time, it is computed from the
+coefficients of all variables on their parents, as the sum over directed paths of the products along
+them. The regressions of different variables are asymptotically independent, which gives the
+standard error by the delta method.
 
 References
 ----------
@@ -16,7 +17,7 @@ errors of impulse responses.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,122 +27,155 @@ from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.limits import SMALLEST
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.linear.parties import clustered_error, party_scores
-from flwr_causal.core.linear.regression import informing_rows, least_squares, regress, solved
+from flwr_causal.core.linear.regression import (
+    RESIDUAL_FLOOR,
+    informing_rows,
+    least_squares,
+    solved,
+)
 from flwr_causal.core.ties import as_ranked, whole
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-#: Moments of each party's rows; none where they are unknown or not wanted.
-Parties: TypeAlias = "Sequence[Moments]"
+# A contrast is not estimated if the columns of the adjustment set explain all but this share of it.
+COLLINEAR = 1e-8
+# Directions of the regressors' correlations with less than this share of the largest are none.
+SINGULAR = 1e-10
 
-# A cause is a linear function of the other variables if they leave this share of its variance.
-COLLINEAR_SHARE = 1e-10
+
+class Blocks(NamedTuple):
+    """Second moments of blocks of columns, a block for each variable.
+
+    Attributes
+    ----------
+    names
+        Of the m variables; with lags the d at t come first.
+    columns
+        Of each variable.
+    moments
+        Of the rows about their means, or of the first d variables each its own.
+    parties
+        Moments of each party's rows: standard errors are then clustered by party, and t
+        distributions have a degree of freedom less than there are parties. Default: the classical
+        standard errors of independent rows.
+    """
+
+    names: Sequence[str]
+    columns: Sequence[IntArray]
+    moments: Moments | Sequence[Moments]
+    parties: Sequence[Moments] = ()
+
+    def of(self, variables: Sequence[int] | IntArray) -> IntArray:
+        """Return the columns of variables side by side."""
+        none = np.empty(0, dtype=np.intp)
+        return np.concatenate([none, *[self.columns[k] for k in variables]])
 
 
-def by_regression(
-    moments: Moments,
-    cause: int,
-    effect: int,
-    adjusted: Sequence[int],
-    level: float,
-    parties: Parties = (),
+class Contrast(NamedTuple):
+    """What is asked: the change of the cause's columns, and the weights of the effect's."""
+
+    change: FloatArray
+    outcome: FloatArray
+
+
+def by_adjustment(
+    blocks: Blocks, pair: tuple[int, int], adjusted: Sequence[int], asked: Contrast, level: float
 ) -> Effect:
-    """Return the effect of a regression on the cause and an adjustment set.
+    """Return the contrast of a regression on the cause and an adjustment set.
 
-    The standard error is the classical one, the interval that of the t distribution with
-    ``n - 2 - len(adjusted)`` degrees of freedom.
+    The standard error is the classical one, the interval that of the t distribution.
 
     Parameters
     ----------
-    moments
-        Moments of the rows about their means; those of the regression are read.
-    cause, effect
-        Indices of the two variables.
+    blocks
+        Its moments are of the same rows for all variables; those of the regression are read.
+    pair
+        The cause and the effect.
     adjusted
-        Indices of the adjustment set.
+        The adjustment set.
+    asked
+        The contrast.
     level
         Of the interval.
-    parties
-        Moments of each party's rows: the standard error is then clustered by party, and the t
-        distribution has a degree of freedom less than there are parties. Default: the classical
-        standard error of independent rows.
 
     Raises
     ------
     DataError
-        If there are too few rows, or the cause is a linear function of the adjustment set.
+        If there are too few rows, or the adjustment set determines the change of the cause.
     ConfigError
         If the level is not between 0 and 1.
     """
-    names = tuple(moments.names[k] for k in adjusted)
-    regressors = np.array([cause, *adjusted], dtype=np.intp)
-    rows = informing_rows(moments, regressors, effect)[0]
-    degrees = _degrees_of_freedom(moments, whole(rows), 1 + len(adjusted), effect)
-    own = regress(moments.second, np.array(adjusted, dtype=np.intp), cause)[1]
-    if not own > COLLINEAR_SHARE * moments.second[cause, cause]:
+    i, j = pair
+    moments = blocks.moments
+    assert isinstance(moments, Moments)
+    regressors, outcome = blocks.of([i, *adjusted]), blocks.columns[j]
+    second = moments.second
+    among = second[np.ix_(regressors, regressors)]
+    cross = second[np.ix_(regressors, outcome)] @ asked.outcome
+    wanted = np.concatenate([asked.change, np.zeros(len(regressors) - len(asked.change))])
+    scale = np.sqrt(np.diagonal(among))
+    scale = np.where(scale > 0, scale, 1.0)
+    units, target, change = among / np.outer(scale, scale), cross / scale, wanted / scale
+    found, _, rank, _ = np.linalg.lstsq(units, np.column_stack([change, target]), rcond=SINGULAR)
+    weights, coefficients = found.T
+    names = tuple(blocks.names[k] for k in adjusted)
+    rows = whole(float(informing_rows(moments, regressors, int(outcome[0]))[0]))
+    degrees = _degrees_of_freedom(rows, int(rank), blocks.names[j])
+    if np.abs(units @ weights - change).max() > COLLINEAR * np.abs(change).max():
         raise DataError(
-            f"{moments.names[cause]} does not vary in these rows, or is a linear function of "
+            f"{blocks.names[i]} does not vary in these rows, or is a linear function of "
             f"{', '.join(names) or 'nothing'}: no effect of it can be estimated"
         )
-    coefficients, residual = regress(moments.second, regressors, effect)
-    if parties:
-        scores = party_scores(parties, moments.mean, regressors, effect, coefficients)
-        contrast = np.eye(len(regressors))[0]
-        among = moments.second[np.ix_(regressors, regressors)]
-        terms = scores @ solved(among, contrast) / moments.n
+    value = float(change @ coefficients)
+    if blocks.parties:
+        scores = party_scores(
+            blocks.parties, moments.mean, regressors, (outcome, asked.outcome), coefficients / scale
+        )
+        terms = scores @ (weights / scale) / moments.n
         error = clustered_error(terms, moments.n, len(regressors))
-        return estimated(float(coefficients[0]), error, level, len(parties) - 1, names)
-    error = float(np.sqrt(residual / (degrees * own)))
-    return estimated(float(coefficients[0]), error, level, degrees, names)
+        return estimated(value, error, level, len(blocks.parties) - 1, names)
+    own = float(asked.outcome @ second[np.ix_(outcome, outcome)] @ asked.outcome)
+    residual = own - float(target @ coefficients)
+    residual = residual if residual > RESIDUAL_FLOOR * own else 0.0
+    error = float(np.sqrt(residual / degrees * max(change @ weights, 0.0)))
+    return estimated(value, error, level, degrees, names)
 
 
-def total_effect(
-    moments: Moments | Sequence[Moments],
-    marks: BoolArray,
-    cause: int,
-    effect: int,
-    level: float,
-    parties: Parties = (),
+def by_optimal_set(
+    blocks: Blocks, marks: BoolArray, pair: tuple[int, int], asked: Contrast, level: float
 ) -> Effect | None:
     """Return the effect by adjustment for the optimal set.
 
     Parameters
     ----------
-    moments
-        Moments of the m columns, or one for each variable.
+    blocks, pair, asked, level
+        As in :func:`by_adjustment`, also errors.
     marks
-        ``(m, m)``: a DAG over the columns.
-    cause, effect, level, parties
-        As in :func:`by_regression`, also errors.
+        ``(m, m)``: a DAG or a class over the variables, see :mod:`core.graphs.equivalence`.
 
     Returns
     -------
     Effect or None
-        None if a moment of the regression is unknown, or the moments are of different rows.
+        None if the class leaves it open, a moment of the regression is unknown, or the moments are
+        of different rows.
     """
-    if not adjustment.is_possible_cause(marks, cause, effect):
+    if not adjustment.is_possible_cause(marks, *pair):
         return NO_EFFECT
-    if not isinstance(moments, Moments):
+    adjusted = adjustment.optimal_set(marks, *pair)
+    if adjusted is None or not isinstance(blocks.moments, Moments):
         return None
-    adjusted = adjustment.optimal_set(marks, cause, effect)
-    assert adjusted is not None  # the parents of a descendant's ancestors always are one
-    columns = [cause, effect, *adjusted]
-    if not np.isfinite(moments.second[np.ix_(columns, columns)]).all():
+    columns = blocks.of([*pair, *adjusted])
+    if not np.isfinite(blocks.moments.second[np.ix_(columns, columns)]).all():
         return None
-    return by_regression(moments, cause, effect, adjusted, level, parties)
+    return by_adjustment(blocks, pair, adjusted, asked, level)
 
 
 def possible_effects(
-    moments: Moments,
-    marks: BoolArray,
-    cause: int,
-    effect: int,
-    level: float,
-    parties: Parties = (),
+    blocks: Blocks, marks: BoolArray, pair: tuple[int, int], asked: Contrast, level: float
 ) -> list[Effect]:
     """Return an effect for each set of parents that the cause has in a DAG of the class (IDA).
 
@@ -149,58 +183,37 @@ def possible_effects(
 
     Parameters
     ----------
-    moments
-        Moments of the m columns.
-    marks
-        ``(m, m)``: a CPDAG over the columns, see :mod:`core.graphs.equivalence`.
-    cause, effect, level, parties
-        As in :func:`by_regression`, also errors.
+    blocks, marks, pair, asked, level
+        As in :func:`by_optimal_set`, also errors. Where each variable has moments of its own, no
+        single regression gives the effects: each is the sum over directed paths in a DAG of the
+        class in which the cause has these parents, and the variables are numbers without lags.
 
     Raises
     ------
     DataError
         Also if a moment of a regression is unknown.
     """
-    found = []
+    cause, effect = pair
+    found: list[tuple[int, Effect]] = []
     for parents, members in adjustment.possible_parents(marks, cause):
-        if effect not in parents and adjustment.is_possible_cause(members, cause, effect):
-            columns = [cause, effect, *parents]
-            _require_known(moments.subset(columns), cause=moments.names[cause])
-            one = by_regression(moments, cause, effect, parents, level, parties)
-        else:
-            one = NO_EFFECT
+        one = NO_EFFECT
+        if not isinstance(blocks.moments, Moments):
+            dag = consistent_extension(members)
+            assert dag is not None
+            if adjustment.is_possible_cause(dag, cause, effect):
+                total = np.linalg.inv(np.eye(len(dag)) - least_squares(blocks.moments, dag)[0])
+                amount = float(asked.change[0] * asked.outcome[0])
+                value = amount * float(total[cause, effect])
+                gradient = amount * np.outer(total[cause], total[:, effect])
+                one = along_paths(blocks, value, gradient, dag, level)
+        elif effect not in parents and adjustment.is_possible_cause(members, cause, effect):
+            _require_known(blocks.moments, blocks.of([cause, effect, *parents]))
+            one = by_adjustment(blocks, pair, parents, asked, level)
         found.append((len(parents), one))
-    return in_order(found)
+    return _in_order(found)
 
 
-def possible_effects_along_paths(
-    moments: Sequence[Moments],
-    marks: BoolArray,
-    cause: int,
-    effect: int,
-    level: float,
-    parties: Parties = (),
-) -> list[Effect]:
-    """Return the effects of :func:`possible_effects` where each variable has its own moments.
-
-    No single regression gives them: each is the sum over directed paths in a DAG of the class in
-    which the cause has these parents. Parameters and errors are those of :func:`along_paths`.
-    """
-    found = []
-    for parents, members in adjustment.possible_parents(marks, cause):
-        dag = consistent_extension(members)
-        assert dag is not None
-        if not adjustment.is_possible_cause(dag, cause, effect):
-            found.append((len(parents), NO_EFFECT))
-            continue
-        total = np.linalg.inv(np.eye(len(dag)) - least_squares(moments, dag)[0])
-        value, gradient = float(total[cause, effect]), np.outer(total[cause], total[:, effect])
-        one = along_paths(moments, value, gradient, dag, level, parties)
-        found.append((len(parents), one))
-    return in_order(found)
-
-
-def in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
+def _in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
     """Return effects by their numbers of parents, then by their values."""
     values = np.array([one.value for _, one in found])
     ranked = as_ranked(values / np.abs(values).max(initial=SMALLEST))
@@ -208,11 +221,11 @@ def in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
     return [found[k][1] for k in np.lexsort((ranked, parents))]
 
 
-def _require_known(part: Moments, cause: str) -> None:
-    """Raise a DataError if a moment of a regression is unknown."""
-    unknown = np.argwhere(~np.isfinite(part.second))
+def _require_known(moments: Moments, columns: IntArray) -> None:
+    """Raise a DataError if a moment of a regression, the first column of the cause, is unknown."""
+    unknown = np.argwhere(~np.isfinite(moments.second[np.ix_(columns, columns)]))
     if len(unknown):
-        one, other = (part.names[k] for k in unknown[0])
+        cause, one, other = (moments.names[columns[k]] for k in (0, *unknown[0]))
         raise DataError(
             f"the second moment of {one} and {other} is unknown, which the possible effects of "
             f"{cause} need: the method asked for few moments. Run moments, with the same order, "
@@ -221,27 +234,22 @@ def _require_known(part: Moments, cause: str) -> None:
 
 
 def along_paths(
-    moments: Moments | Sequence[Moments],
-    value: float,
-    gradient: FloatArray,
-    edges: BoolArray,
-    level: float,
-    parties: Parties = (),
+    blocks: Blocks, value: float, gradient: FloatArray, edges: BoolArray, level: float
 ) -> Effect:
     """Return an effect that is a function of the coefficients of all variables on their parents.
 
     Parameters
     ----------
-    moments
-        Moments of m columns, or one for each of the first d; only those within families are read.
+    blocks
+        Of its moments those within families are read.
     value
         The effect.
     gradient
-        ``(m, d)`` derivatives of the effect by the coefficients.
+        Its derivatives by the coefficients of the columns of the first d variables on all columns.
     edges
-        ``(m, d)``: the parents of the first d columns.
-    level, parties
-        As in :func:`by_regression`.
+        ``(m, d)``: the parents of the first d variables.
+    level
+        Of the interval.
 
     Raises
     ------
@@ -250,32 +258,39 @@ def along_paths(
     ConfigError
         If the level is not between 0 and 1.
     """
-    own = moments_of_variables(moments, edges.shape[1])
+    own_moments = moments_of_variables(blocks.moments, edges.shape[1])
     variance, least = 0.0, np.inf
-    terms, most = np.zeros(len(parties)), 0
-    for j in np.flatnonzero((edges & (gradient != 0)).any(axis=0)):
-        parents, part = np.flatnonzero(edges[:, j]), own[j]
-        degrees = _degrees_of_freedom(part, part.n, len(parents), int(j))
-        change = solved(part.second[np.ix_(parents, parents)], gradient[parents, j])
-        coefficients, residual = regress(part.second, parents, int(j))
-        variance += residual * float(gradient[parents, j] @ change) / degrees
-        if parties:
-            terms += (
-                party_scores(parties, part.mean, parents, int(j), coefficients) @ change / part.n
-            )
-            most = max(most, len(parents))
+    terms, most = np.zeros(len(blocks.parties)), 0
+    for j, part in enumerate(own_moments):
+        own, regressors = blocks.columns[j], blocks.of(np.flatnonzero(edges[:, j]))
+        slopes, second = gradient[np.ix_(regressors, own)], part.second
+        if not slopes.any():
+            continue
+        rows = whole(float(informing_rows(part, regressors, int(own[0]))[0]))
+        degrees = _degrees_of_freedom(rows, len(regressors), blocks.names[j])
+        among, cross = second[np.ix_(regressors, regressors)], second[np.ix_(regressors, own)]
+        coefficients, change = solved(among, cross), solved(among, slopes)
+        # The columns of a variable have one design, and residuals that are correlated.
+        left = second[np.ix_(own, own)] - cross.T @ coefficients
+        variance += float(((slopes.T @ change) * left).sum()) / degrees
         least = min(least, degrees)
-    if parties:
-        error = clustered_error(terms, own[0].n, most)
-        return estimated(value, error, level, len(parties) - 1)
-    return estimated(value, float(np.sqrt(variance)), level, least)
+        for column, fitted, by in zip(own, coefficients.T, change.T, strict=True):
+            if blocks.parties:
+                outcome = np.array([column]), np.ones(1)
+                scores = party_scores(blocks.parties, part.mean, regressors, outcome, fitted)
+                terms += scores @ by / part.n
+                most = max(most, len(regressors))
+    if blocks.parties:
+        error = clustered_error(terms, own_moments[0].n, most)
+        return estimated(value, error, level, len(blocks.parties) - 1)
+    return estimated(value, float(np.sqrt(max(variance, 0.0))), level, least)
 
 
-def _degrees_of_freedom(moments: Moments, rows: int, num_regressors: int, effect: int) -> int:
+def _degrees_of_freedom(rows: int, num_regressors: int, effect: str) -> int:
     degrees = rows - num_regressors - 1
     if degrees < 1:
         raise DataError(
-            f"{rows} rows are too few for the regression of {moments.names[effect]} on "
-            f"{num_regressors} variables: at least {num_regressors + 2} are needed"
+            f"{rows} rows are too few for the regression of {effect} on "
+            f"{num_regressors} columns: at least {num_regressors + 2} are needed"
         )
     return degrees

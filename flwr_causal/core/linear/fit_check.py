@@ -1,13 +1,11 @@
-"""Whether the rows agree with a linear system's graph, from second moments.
+"""Whether the rows agree with a graph of numbers, or of blocks of columns, from second moments.
 
 In a causal order each variable is independent, given its parents, of every variable before it that
-is no parent. These statements, one for each pair without an edge, imply all others that the graph
-implies. Each is tested by the partial correlation, whose t test is that of a further regressor.
+is no parent. Of numbers each statement is tested by the partial correlation, whose t test is that
+of a further regressor; of blocks by the likelihood ratio of two regressions.
 
 References
 ----------
-Shipley, B. (2000). A new inferential test for path models based on directed acyclic graphs.
-Structural Equation Modeling 7. (One test for each pair without an edge.)
 Sörbom, D. (1989). Model modification. Psychometrika 54. (The score test of a further covariance.)
 Anderson, T. W. (2003). An introduction to multivariate statistical analysis. Section 8.5.
 (Bartlett's factor of the likelihood ratio.)
@@ -15,20 +13,31 @@ Anderson, T. W. (2003). An introduction to multivariate statistical analysis. Se
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.graphs.doubt import EdgeTest
-from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
+from flwr_causal.core.graphs.fit_check import (
+    FitCheck,
+    PairTest,
+    before_each,
+    check_order,
+    tests_table,
+)
+from flwr_causal.core.graphs.fit_check import edge_tests as tests_of_edges
 from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import informing_rows, regress, solved
+from flwr_causal.core.ties import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.doubt import EdgeTest
+    from flwr_causal.core.graphs.fit_check import Tested
+    from flwr_causal.core.linear.effects import Blocks
 
 # A variable is a linear function of others if they leave this share of its variance.
 COLLINEAR_SHARE = 1e-10
@@ -37,7 +46,7 @@ COLLINEAR_SHARE = 1e-10
 def check(
     moments: Moments | Sequence[Moments], edges: BoolArray, held_out: float | None = None
 ) -> FitCheck:
-    """Test the independencies that a graph implies.
+    """Test the independencies that a graph of numbers implies.
 
     Parameters
     ----------
@@ -49,16 +58,18 @@ def check(
         The mean log density of each party's rows under the system of all others', if it is known.
     """
     own = moments_of_variables(moments, edges.shape[1])
-    before = _before(edges)
-    tests = list(_independencies(own, edges, before))
-    residuals = []
-    if len(distinct(own)[0]) == 1:
-        residuals = list(_residual_tests(own[0], edges, before))
+    before = before_each(edges)
+
+    def tests(j: int, parents: IntArray, others: IntArray) -> Iterator[Tested | None]:
+        for r, t, p in _added(own[j], j, parents, others).tolist():
+            yield (r, t, p) if np.isfinite(r) else None
+
+    found = check_order(own[0].names, edges, tests)
+    residuals = _residual_tests(own[0], edges, before) if len(distinct(own)[0]) == 1 else ()
     statistic, degrees, p_value = _likelihood_ratio(own, edges, before)
-    return FitCheck(
-        independencies=tests_table(tests),
+    return replace(
+        found,
         residuals=tests_table(residuals).drop(columns="given"),
-        untested=int((before & ~edges).sum()) - len(tests),
         statistic=statistic,
         degrees=degrees,
         p_value=p_value,
@@ -67,65 +78,74 @@ def check(
     )
 
 
-def on_rows(rows: Moments, edges: BoolArray, log_densities: FloatArray) -> FitCheck:
-    """Test a graph on rows to which the system was not fitted.
-
-    Parameters
-    ----------
-    rows
-        Moments of the rows.
-    edges
-        As in :func:`check`.
-    log_densities
-        Of each row, in nats.
-    """
-    return check(rows, edges).with_rows(float(log_densities.mean()))
-
-
 def edge_tests(moments: Moments | Sequence[Moments], edges: BoolArray) -> list[EdgeTest]:
-    """Test each edge given the other parents of its effect; edges without a test are left out.
+    """Test each edge of a graph of numbers; parameters as in :func:`check`."""
+    own = moments_of_variables(moments, edges.shape[1])
+
+    def ratio(i: int, j: int, others: IntArray) -> tuple[float, int, int]:
+        correlation = float(_added(own[j], j, others, np.array([i]))[0, 0])
+        if not np.isfinite(correlation):
+            return 0.0, 0, 0
+        rows = int(_rows_for(own[j], np.array([i]), others, j)[0])
+        return -rows * float(np.log1p(-min(correlation**2, 1 - COLLINEAR_SHARE))), 1, rows
+
+    return tests_of_edges(own[0].names, edges, ratio)
+
+
+def check_blocks(blocks: Blocks, edges: BoolArray) -> FitCheck:
+    """Test the independencies that a graph of blocks of columns implies, by likelihood ratios.
+
+    Columns of categories are not normal, but in large samples the ratio has the same distribution
+    where their residual covariances are alike.
 
     Parameters
     ----------
-    moments, edges
-        As in :func:`check`.
+    blocks
+        The m variables.
+    edges
+        ``(m, d)``: the parents of the first d variables, which form a DAG.
     """
-    found = []
-    for j, part in enumerate(moments_of_variables(moments, edges.shape[1])):
-        parents = np.flatnonzero(edges[:, j])
-        for i in parents:
-            others, own = parents[parents != i], np.array([i])
-            tested = _added(part, j, others, own)[0]
-            if np.isfinite(tested[0]):
-                rows = int(_rows_for(part, own, others, j)[0])
-                ratio = -rows * float(np.log1p(-min(tested[0] ** 2, 1 - COLLINEAR_SHARE)))
-                found.append(EdgeTest(part.names[i], part.names[j], ratio, 1, rows))
-    return found
+    from scipy.special import chdtrc
+
+    def tests(j: int, parents: IntArray, others: IntArray) -> Iterator[Tested | None]:
+        for i in others.tolist():
+            statistic, degrees, rows = block_ratio(blocks, i, j, parents)
+            # A mean of the squared canonical correlations, by their geometric mean.
+            least = min(len(blocks.columns[k]) for k in (i, j))
+            strength = float(np.sqrt(-np.expm1(-statistic / rows / least)))
+            yield (strength, statistic, float(chdtrc(degrees, statistic))) if degrees else None
+
+    return check_order(blocks.names, edges, tests)
 
 
-def _before(edges: BoolArray) -> BoolArray:
-    """Return the mask of the columns before each variable in a causal order, ``(m, d)``.
+def block_edge_tests(blocks: Blocks, edges: BoolArray) -> list[EdgeTest]:
+    """Test each edge of a graph of blocks; parameters as in :func:`check_blocks`."""
+    return tests_of_edges(blocks.names, edges, partial(block_ratio, blocks))
 
-    Columns of the past come before all variables.
+
+def block_ratio(
+    blocks: Blocks, first: int, second: int, given: Sequence[int] | IntArray
+) -> tuple[float, int, int]:
+    """Return the likelihood ratio of whether a block depends on another, its degrees, and the rows.
+
+    It is that of two regressions of its columns, with and without the other block (Wilks). The
+    degrees are 0 where the rows are too few.
     """
-    d = edges.shape[1]
-    rank = np.empty(d, dtype=np.int64)
-    rank[topological_order(edges[:d])] = np.arange(d)
-    result = np.ones(edges.shape, dtype=bool)
-    result[:d] = rank[:, None] < rank
-    return result
+    from flwr_causal.core.linear.order_search import log_pivots  # its kernels need numba
 
-
-def _independencies(
-    own: Sequence[Moments], edges: BoolArray, before: BoolArray
-) -> Iterator[PairTest]:
-    """Test each variable's independence of what comes before it, given its parents."""
-    for j, part in enumerate(own):
-        parents, others = np.flatnonzero(edges[:, j]), np.flatnonzero(before[:, j] & ~edges[:, j])
-        given = tuple(part.names[k] for k in parents)
-        for i, (r, t, p) in zip(others, _added(part, j, parents, others), strict=True):
-            if np.isfinite(r):
-                yield PairTest(part.names[i], part.names[j], given, float(r), float(t), float(p))
+    moments = moments_of_variables(blocks.moments, 1 + second)[second]
+    before, own, other = blocks.of(given), blocks.columns[second], blocks.columns[first]
+    with_first = np.concatenate([before, other])
+    logs = [
+        log_pivots(moments.correlations, np.concatenate([others, own]))[len(others) :].sum()
+        for others in (before, with_first)
+    ]
+    regressors = np.concatenate([other, before])
+    rows = whole(float(informing_rows(moments, regressors, int(own[0]))[0]))
+    # Bartlett's factor, see Anderson (2003), section 8.5.
+    factor = rows - 1 - len(with_first) + (len(other) - len(own) - 1) / 2
+    degrees = len(own) * len(other)
+    return max(factor * float(logs[0] - logs[1]), 0.0), degrees if factor >= 1 else 0, rows
 
 
 def _added(part: Moments, child: int, parents: IntArray, others: IntArray) -> FloatArray:

@@ -43,10 +43,9 @@ from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
 from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, partial_correlations
 from flwr_causal.core.linear.grow_shrink import grow_shrink
-from flwr_causal.core.linear.model import refit
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.negentropy import mean_functions, negentropies
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import refit, regress
 from flwr_causal.core.linear.solution import edge_masks, edge_weights
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.ties import SCORE_TIE, first_smallest

@@ -38,16 +38,23 @@ VARIES = 1e-12
 SUPPORTED = 1.96
 
 
+def lacking_parties(moments: Mapping[str, Moments] | None) -> str:
+    """Return why nothing can be said of each party; empty where the moments of two are known."""
+    if moments is not None and len(moments) > 1:
+        return ""
+    return (
+        "what differs between parties, standard errors by party too, needs the moments of each of "
+        "two parties or more, which this model does not have: run moments or lingam, or a search "
+        "for hidden causes, without secure aggregation, known interventions or a privacy wrapper, "
+        "and ask in the process that ran it"
+    )
+
+
 def known_parties(moments: Mapping[str, Moments] | None) -> Mapping[str, Moments]:
     """Return the moments of each party's rows; a ConfigError unless those of two are known."""
-    if moments is None or len(moments) < 2:
-        raise ConfigError(
-            "what differs between parties, standard errors by party too, needs the moments of "
-            "each of two parties or more, which this model does not have: run moments or lingam, "
-            "or a search for hidden causes, without secure aggregation, known interventions or a "
-            "privacy wrapper, and ask in the process that ran it"
-        )
-    return moments
+    if reason := lacking_parties(moments):
+        raise ConfigError(reason)
+    return moments or {}
 
 
 class Difference(NamedTuple):
@@ -85,7 +92,7 @@ def party_scores(
     parties: Sequence[Moments],
     level: FloatArray,
     regressors: IntArray,
-    child: int,
+    outcome: tuple[IntArray, FloatArray],
     coefficients: FloatArray,
 ) -> FloatArray:
     """Return each party's score of a regression on all rows, shape (K, number of regressors).
@@ -96,18 +103,20 @@ def party_scores(
         Moments of each party's rows.
     level
         ``(m,)`` means of all rows, about which the regression is.
-    regressors, child
+    regressors
         Columns.
+    outcome
+        Columns, and the weights by which their sum is regressed.
     coefficients
         Of the regression.
     """
+    own, weights = outcome
     scores = []
     for part in parties:
         shift = part.mean - level
-        left = part.second[regressors, child] + shift[regressors] * shift[child]
-        among = part.second[np.ix_(regressors, regressors)]
-        among = among + np.outer(shift[regressors], shift[regressors])
-        scores.append(part.n * (left - among @ coefficients))
+        about = part.second + np.outer(shift, shift)
+        left = about[np.ix_(regressors, own)] @ weights
+        scores.append(part.n * (left - about[np.ix_(regressors, regressors)] @ coefficients))
     return np.array(scores)
 
 

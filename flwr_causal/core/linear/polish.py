@@ -21,9 +21,8 @@ from flwr_causal.core.linear.gaussian_scores import (
     residual_variances,
     score_graph,
 )
-from flwr_causal.core.linear.model import refit
 from flwr_causal.core.linear.moments import distinct, moments_of_variables, require_varying
-from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, refit
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.ties import SCORE_TIE, is_lower

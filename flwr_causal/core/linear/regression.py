@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
-from flwr_causal.core.linear.moments import moments_of_variables
+from flwr_causal.core.linear.moments import distinct, moments_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +88,52 @@ def least_squares(
         parents = np.flatnonzero(parent_mask[:, j])
         weights[parents, j], variances[j] = regress(own.second, parents, j)
     return weights, variances
+
+
+def refit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> FloatArray:
+    """Return the ``(d, d)`` least-squares weights of every variable on its parents.
+
+    Only the moments among a variable and its parents are read; all others may be NaN.
+    """
+    return least_squares(moments, adjacency)[0]
+
+
+def intercepts_of(moments: Moments | Sequence[Moments], weights: FloatArray) -> FloatArray:
+    """Return the ``(d,)`` intercepts with which the noise has mean 0.
+
+    Parameters
+    ----------
+    moments
+        Moments of m variables, or one for each of the d.
+    weights
+        ``(m, d)``.
+    """
+    d = weights.shape[1]
+    parts, own = distinct(moments_of_variables(moments, d))
+    levels = np.array([part.mean[:d] - part.mean @ weights for part in parts])
+    return np.asarray(levels[own, np.arange(d)])
+
+
+def implied_noise(weights: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return the noise variances with which a system has given variances.
+
+    They need no covariances: with ``T = (I - W)^{-1}`` the variance of variable j is
+    ``sum_i T[i, j]^2 noise_i``.
+
+    Parameters
+    ----------
+    weights
+        ``(d, d)`` W, of a DAG.
+    variances
+        ``(d,)`` of the variables.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        Not positive where the weights explain more than a variable's variance.
+    """
+    total = np.linalg.inv(np.eye(len(weights)) - weights)
+    return np.asarray(np.linalg.solve((total**2).T, variances))
 
 
 def explained_shares(second: FloatArray) -> FloatArray:

@@ -15,8 +15,8 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.determined import regular
-from flwr_causal.core.linear.model import refit as least_squares_weights
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct, moments_of_variables
+from flwr_causal.core.linear.regression import refit as least_squares_weights
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import ConfigError
 

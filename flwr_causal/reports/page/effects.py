@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.answers import answers
 from flwr_causal.core.graphs.effect import Effect
 from flwr_causal.core.graphs.pag.marks import directed_edges
 from flwr_causal.errors import CausalError
@@ -41,14 +42,14 @@ def effect_blocks(model: Any, graph: CausalGraph | None) -> list[Block]:
     if rows:
         columns = ["cause", "effect", "value", "standard error", "from", "to", "adjusted for"]
         blocks.append({"kind": "table", "caption": CAPTION, "columns": columns, "rows": rows})
-        if hasattr(model, "response") and any("[t-" in row[0] for row in rows):
+        if answers(model, "response") and any("[t-" in row[0] for row in rows):
             blocks += _responses(model)
     return blocks
 
 
 def effect_rows(model: Any, graph: CausalGraph | None) -> list[list[Any]]:
     """Return cause, effect, value, error, interval and adjustment set of the strongest edges."""
-    if graph is None or not hasattr(model, "total_effect"):
+    if graph is None or not answers(model, "total_effect"):
         return []
     edges: list[tuple[float, str, str, int]] = []
     for lag, strengths in enumerate(graph.strengths()):
@@ -68,7 +69,7 @@ def _effects(model: Any, cause: str, effect: str, lag: int) -> list[list[Any]]:
     after = {"lag": lag} if lag else {}
     when = f"{cause}[t-{lag}]" if lag else cause
     try:
-        if hasattr(model, "contrasts"):
+        if answers(model, "contrasts"):
             return _contrasts(model.contrasts(cause, effect, **after), when, effect)
         found = model.total_effect(cause, effect, **after)
     except CausalError:

@@ -16,7 +16,7 @@ MOST_ROWS, MOST_CELLS = 200, 20_000
 
 def probability_blocks(model: Any) -> list[Block]:
     """Return each variable's probabilities given its parents, folded; nothing for other models."""
-    if not isinstance(model, BayesianNetwork):
+    if not isinstance(model, BayesianNetwork) or not model.can("predict_proba"):
         return []
     blocks: list[Block] = []
     cells = 0

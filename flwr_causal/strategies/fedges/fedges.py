@@ -88,7 +88,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-    from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.core.ges.counted_pag import SeparationTests
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
@@ -565,7 +564,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         found: Found,
         fitted: Fitted | None = None,
         *,
-        network: MixedNetwork | None = None,
+        network: BayesianNetwork | None = None,
         over: bool = False,
     ) -> Result:
         """Return the class with the parties' agreement, its network, and what to know of it.
@@ -580,14 +579,14 @@ class FedGES(PaperVariant, JoiningStrategy):
         found : Found
         fitted : Fitted, optional
             The tables of the graph.
-        network : MixedNetwork, optional
+        network : BayesianNetwork, optional
             That of numbers and categories.
         over : bool, default False
             Whether the training is over.
         """
         if self.options.hidden_causes:
             return self._pag(agreement, small, separation_tests(self._problem(agreement), found, 0))
-        model: BayesianNetwork | MixedNetwork | None = network
+        model = network
         if fitted is not None:
             model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)
         warnings = small_cell_warning(small, agreement, self.options)

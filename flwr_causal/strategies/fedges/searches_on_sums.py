@@ -23,6 +23,7 @@ from flwr_causal.contracts.fedges import (
     POOLED_MOMENTS,
     SCORES,
 )
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.contingency_tables import (
     ContingencyCounts,
     Sets,
@@ -31,7 +32,6 @@ from flwr_causal.core.discrete.contingency_tables import (
     tables_of,
 )
 from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
-from flwr_causal.core.discrete.mixed_network import MixedNetwork
 from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
 from flwr_causal.core.ges.greedy_search import prepared_search
@@ -474,7 +474,7 @@ def mixed_network(
     source: SummedMixedGains,
     agreement: Agreement,
     dag: BoolArray,
-) -> MixedNetwork | None:
+) -> BayesianNetwork | None:
     """Return the network of a DAG, its variables by name; None if moments are missing."""
     families = [source.moments(own) for own in family_sets(dag)]
     if any(part is None for part in families):
@@ -482,7 +482,7 @@ def mixed_network(
     column_of = by_name(agreement.names)
     number = problem.cardinalities == 0
     mean, variance = agreement.mean[column_of], agreement.variance[column_of]
-    return MixedNetwork.from_sums(
+    return BayesianNetwork.from_sums(
         problem.names,
         [agreement.labels[k] for k in column_of],
         parents_of(edges_of(dag), len(column_of)),

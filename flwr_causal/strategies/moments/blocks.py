@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.doubts.graphs import curved_warning
 from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.moments.outcome import Outcome
@@ -55,10 +54,10 @@ def solve_blocks(pooled: Products, options: MomentsOptions) -> Outcome:
 
 def _system(
     blocks: tuple[Variable, ...], own: Moments | Sequence[Moments], graph: CausalGraph
-) -> BlockModel | LaggedBlockModel | None:
+) -> BlockModel | None:
     """Return the fitted system of a class; None of series under interventions."""
     if graph.lagged is None:
         return BlockModel.of(blocks, own, graph.adjacency)
     if isinstance(own, Moments):
-        return LaggedBlockModel(blocks, own, graph.adjacency, graph.lagged != 0)
+        return BlockModel.of(blocks, own, graph.adjacency, graph.lagged != 0)
     return None

@@ -10,9 +10,9 @@ import numpy as np
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import distinguished_pairs
-from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.series.design import split_blocks
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.outcome import Outcome
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.ges.linear_class import LinearClass
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
 
@@ -44,7 +43,7 @@ def solve_class(pooled: Products, options: MomentsOptions) -> Outcome:
     found = class_of(own, masks, acted, options)
     graph = class_graph(names, found.weights, masks)
     member = graph.to_dag()
-    model: LinearModel | LaggedModel
+    model: LinearModel
     if design.order:
         model = system_of_series(agreement, design.scale, own, member)
         warnings = stationarity_warning(member, agreement.n)

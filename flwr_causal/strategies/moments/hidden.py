@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
 from flwr_causal.core.blocks.pag import BlockSource, block_pag
-from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.ges.hidden_check import hidden_causes
 from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
 from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
+from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import hidden_warning
 from flwr_causal.sources.products import changed_mechanisms
@@ -54,7 +53,7 @@ def solve_hidden_blocks(pooled: Products, knowledge: Knowledge | None) -> Outcom
     moments, blocks = pooled.moments, pooled.design.blocks
     assert isinstance(moments, Moments)
     graph = block_pag(moments, pooled.design.widths, pooled.agreement.names, knowledge)
-    system = AncestralBlockModel(blocks, moments, graph)
+    system = AncestralModel(graph, moments, blocks)
     return Outcome(moments, graph, system, graph.weights, (), {})
 
 

@@ -67,9 +67,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.order_search import OrderSolution
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
@@ -231,7 +230,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             return solve_additive(pooled, options)
         agreement = pooled.agreement
         found: WeightedGraph
-        fitted: Callable[[CausalGraph], LinearModel | LaggedModel]
+        fitted: Callable[[CausalGraph], LinearModel]
         if options.order:
             found = solve_series(
                 pooled, options, select_order=self._chosen_order or options.select_order

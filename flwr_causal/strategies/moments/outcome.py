@@ -10,16 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
-    from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
-    from flwr_causal.core.blocks.model import BlockModel
-    from flwr_causal.core.ges.ancestral_model import AncestralModel
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.linear.order_search import OrderSolution
-    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.core.systems.ancestral import AncestralModel
+    from flwr_causal.core.systems.blocks import BlockModel
+    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.sources.products import Products
 
 
@@ -60,9 +57,9 @@ class Outcome(NamedTuple):
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
-    model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel, or None
-        The fitted system in the units of the data, or the moments of blocks of columns. With
-        hidden causes AncestralModel, or AncestralBlockModel: moments of columns or blocks.
+    model : LinearModel, BlockModel, AncestralModel, or None
+        The fitted system: of numbers in the units of the data, of blocks of columns, with hidden
+        causes of a PAG.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str
@@ -73,15 +70,7 @@ class Outcome(NamedTuple):
 
     moments: Moments | Sequence[Moments]
     graph: CausalGraph
-    model: (
-        LinearModel
-        | LaggedModel
-        | BlockModel
-        | LaggedBlockModel
-        | AncestralModel
-        | AncestralBlockModel
-        | None
-    )
+    model: LinearModel | BlockModel | AncestralModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]

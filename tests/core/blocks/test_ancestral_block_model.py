@@ -5,12 +5,11 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError
-from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.ancestral import AncestralModel
+from flwr_causal.core.systems.blocks import BlockModel
 
 EDGES = (("w", "c"), ("z", "c"), ("z", "y"), ("c", "y"), ("z", "b"), ("c", "b"))
 HIDDEN = (("h", "z"), ("h", "t"), ("u", "w"), ("u", "v"))
@@ -45,7 +44,7 @@ def graph_of(edges, names):
 def model_of(rows, edges=(*EDGES, *HIDDEN), functions=1):
     variables, columns = design(rows, functions)
     moments = Moments.from_rows(columns, column_names(variables))
-    return AncestralBlockModel(variables, moments, graph_of(edges, list(rows.columns)))
+    return AncestralModel(graph_of(edges, list(rows.columns)), moments, variables)
 
 
 def test_of_numbers_effects_are_those_of_the_model_of_numbers():
@@ -126,7 +125,7 @@ def test_curved_effects_of_a_number_are_those_of_the_model_without_hidden_causes
     dag = np.zeros((4, 4), dtype=bool)
     for cause, effect in edges:
         dag[model.names.index(cause), model.names.index(effect)] = True
-    other = BlockModel(model.variables, model.moments, dag)
+    other = BlockModel(model.variables, model.sample_moments, dag)
     asked = {"state": 1.5, "reference": 0.0}
     assert model.total_effect("x", "y", **asked) == other.total_effect("x", "y", **asked)
     with pytest.raises(ConfigError, match="may be curved: give state and reference"):
@@ -137,26 +136,26 @@ def test_the_model_comes_back_from_its_file(tmp_path):
     model = model_of(drawn(400, 7))
     path = tmp_path / "model.json"
     model.save(path)
-    again = AncestralBlockModel.load(path)
+    again = AncestralModel.load(path)
     asked = {"state": "mid", "reference": "low"}
     assert again.total_effect("c", "y", **asked) == model.total_effect("c", "y", **asked)
     assert again.graph.equals(model.graph)
-    assert repr(again) == f"<AncestralBlockModel: 7 variables, {model.graph.num_edges} edges>"
+    assert repr(again) == f"<AncestralModel: 7 variables, {model.graph.num_edges} edges>"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"variables"', '"others"'), encoding="utf-8")
     with pytest.raises(DataError, match="a damaged model"):
-        AncestralBlockModel.load(path)
+        AncestralModel.load(path)
 
 
 def test_what_does_not_belong_together_is_refused():
     model = model_of(drawn(300, 8))
     dag = CausalGraph(model.names, np.zeros((7, 7)))
     with pytest.raises(DataError, match="needs a PAG, not a dag"):
-        AncestralBlockModel(model.variables, model.moments, dag)
+        AncestralModel(dag, model.sample_moments, model.variables)
     with pytest.raises(DataError, match="the variables are"):
-        AncestralBlockModel(model.variables[::-1], model.moments, model.graph)
+        AncestralModel(model.graph, model.sample_moments, model.variables[::-1])
     with pytest.raises(DataError, match="the moments are not those"):
-        AncestralBlockModel(model.variables, model.moments.subset(range(3)), model.graph)
+        AncestralModel(model.graph, model.sample_moments.subset(range(3)), model.variables)
 
 
 def test_an_effect_that_no_adjustment_gives_is_an_error_of_both_models():

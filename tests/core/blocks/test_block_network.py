@@ -9,10 +9,11 @@ from sklearn.linear_model import LogisticRegression
 
 from flwr_causal import ConfigError, DataError
 from flwr_causal.core.blocks.conditionals import conditional
-from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.fit_check import check, edge_tests
-from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.blocks.design import blocks_of_columns, column_names, design
+from flwr_causal.core.linear.effects import Blocks
+from flwr_causal.core.linear.fit_check import block_edge_tests, block_ratio, check_blocks
+from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.systems.blocks import BlockModel
 
 NAMES = ("group", "smoker", "dose", "visits", "died")
 #: group and smoker cause dose, dose causes visits and, with group, died.
@@ -201,11 +202,12 @@ def test_of_numbers_alone_they_are_those_of_partial_correlations():
     dag = np.zeros((3, 3), dtype=bool)
     dag[0, 1] = True
     own = model(frame, dag)
-    found = check(own.names, [1, 1, 1], own.moments, dag).independencies
+    blocks = blocks_of_columns(own.variables, own.moments)
+    found = check_blocks(blocks, dag).independencies
     correlation = np.corrcoef(frame["dose"], frame["other"])[0, 1]
     row = found[(found["first"] == "dose") & (found["second"] == "other")].iloc[0]
     assert row["statistic"] == pytest.approx(-4000 * np.log(1 - correlation**2), rel=1e-2)
-    (edge,) = edge_tests(own.names, [1, 1, 1], own.moments, dag)
+    (edge,) = block_edge_tests(blocks, dag)
     strong = np.corrcoef(frame["dose"], frame["visits"])[0, 1]
     assert edge.statistic == pytest.approx(-4000 * np.log(1 - strong**2), rel=1e-2)
     assert (edge.cause, edge.effect, edge.degrees, edge.rows) == ("dose", "visits", 1, 4000)
@@ -272,3 +274,21 @@ def test_what_cannot_be_given_is_refused(tmp_path):
         MODEL.conditional(dict(TABLE.iloc[0]))
     with pytest.raises(DataError, match="too improbable"):
         MODEL.conditional({"dose": 500.0}).sample(1, seed=0)
+
+
+def test_the_likelihood_ratio_is_wilks_with_bartletts_factor():
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(40, 6)) + rng.normal(size=(40, 1))
+    moments = Moments.from_rows(rows, list("abcdef"))
+    blocks = Blocks(["x", "y", "z"], columns_of([3, 2, 1]), moments)
+
+    def log_det(columns):
+        return np.linalg.slogdet(moments.second[np.ix_(columns, columns)])[1]
+
+    for given, own in (((), []), ((2,), [5])):
+        one, other = (block_ratio(blocks, *pair, given) for pair in ((0, 1), (1, 0)))
+        both = log_det([0, 1, 2, 3, 4, *own]) + log_det(own) if own else log_det(range(5))
+        ratio = log_det([0, 1, 2, *own]) + log_det([3, 4, *own]) - both
+        expected = (40 - 1 - len(own) - (3 + 2 + 1) / 2) * ratio
+        for found in (one, other):
+            np.testing.assert_allclose(found, (expected, 6, 40))

@@ -6,10 +6,10 @@ import pytest
 from worlds_of_blocks import mixed_series
 
 from flwr_causal.core.blocks.design import column_names, design, with_lags
-from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import lagged_names, lagged_rows
-from flwr_causal.core.series.model import fit_lagged
+from flwr_causal.core.systems.blocks import BlockModel
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import ConfigError, DataError
 
 
@@ -26,7 +26,7 @@ def model_of(table, now, past, functions=1):
     columns = np.column_stack([one.columns(codes(table[one.name], one)) for one in variables])
     lagged = with_lags(variables, order)
     moments = Moments.from_rows(lagged_rows([columns], order), column_names(lagged))
-    return LaggedBlockModel(lagged, moments, now, past)
+    return BlockModel(lagged, moments, now, lagged=past)
 
 
 def chain(seed, steps=500):
@@ -65,9 +65,7 @@ def test_numbers_alone_are_a_linear_system():
     model = model_of(table, now, past)
     rows = lagged_rows([table.to_numpy(dtype=float)], 2)
     names = tuple(table)
-    linear = fit_lagged(
-        Moments.from_rows(rows, lagged_names(names, 2)), np.concatenate([now, *past]), 5
-    )
+    linear = fit(Moments.from_rows(rows, lagged_names(names, 2)), np.concatenate([now, *past]), 5)
     assert np.argwhere(now).size
     for cause in names:
         for effect in names:
@@ -179,13 +177,13 @@ def test_it_is_saved_without_loss(functions, tmp_path):
     table, now, past = mixed_series(4, 400, seed=1)
     model = model_of(table, now > 0, past[None] > 0, functions)
     model.save(tmp_path / "model.json")
-    again = LaggedBlockModel.load(tmp_path / "model.json")
+    again = BlockModel.load(tmp_path / "model.json")
     assert again.variables == model.variables
     assert repr(again) == repr(model)
     pd.testing.assert_frame_equal(again.predict(table), model.predict(table))
-    (tmp_path / "model.json").write_text('{"format": "flwr-causal lagged blocks 1"}')
+    (tmp_path / "model.json").write_text('{"format": "flwr-causal blocks 1"}')
     with pytest.raises(DataError, match="damaged"):
-        LaggedBlockModel.load(tmp_path / "model.json")
+        BlockModel.load(tmp_path / "model.json")
 
 
 def test_what_is_not_defined_is_refused():
@@ -210,4 +208,38 @@ def test_what_is_not_defined_is_refused():
     several = open_class.total_effect("s", "y", state="a", reference="b")
     assert len(several) == 2
     with pytest.raises(DataError, match="are not 2 and their 2 lags"):
-        LaggedBlockModel(model.variables, model.moments, NONE, np.concatenate([CHAIN, CHAIN]))
+        BlockModel(model.variables, model.moments, NONE, lagged=np.concatenate([CHAIN, CHAIN]))
+
+
+def test_errors_after_a_step_are_those_of_least_squares():
+    """The state that is asked for has no column: its error needs the covariances of the others."""
+    table, _ = chain(8, 300)
+    model = model_of(table, NONE, CHAIN)
+    before, after = table.iloc[:-1], table.iloc[1:]
+    for outcome in "abc":
+        found = model.total_effect("s", "s", lag=1, state="a", reference="b", outcome=outcome)
+        columns = np.column_stack([before["s"] == "a", before["s"] == "c", np.ones(299)])
+        hit = (after["s"] == outcome).to_numpy(dtype=float)
+        solved, residual, *_ = np.linalg.lstsq(columns.astype(float), hit, rcond=None)
+        inverse = np.linalg.inv(columns.T.astype(float) @ columns)
+        assert found.value == pytest.approx(solved[0])
+        assert found.standard_error == pytest.approx(np.sqrt(residual[0] / 296 * inverse[0, 0]))
+
+
+def test_tests_on_a_series_are_those_of_a_model_of_it():
+    table, other = chain(9, 400)[0], chain(10, 300)[0]
+    wrong = CHAIN & [[True, False], [True, True]]
+    found = model_of(table, NONE, wrong).fit_check(other).independencies
+    expected = model_of(other, NONE, wrong).fit_check().independencies
+    assert found["first"].tolist() == expected["first"].tolist()
+    np.testing.assert_allclose(found["statistic"], expected["statistic"], rtol=1e-6)
+
+
+def test_probabilities_that_would_be_negative_are_zero():
+    table = chain(11, 400)[0]
+    model = model_of(table, NONE, np.ones((1, 2, 2), dtype=bool))
+    far = table.head(5).assign(y=[-400.0, 400.0, -900.0, 900.0, 0.0])
+    shares = model.predict_proba(far, "s")
+    assert shares.min() == 0
+    assert np.argmax(shares[0]) != np.argmax(shares[1])
+    np.testing.assert_allclose(shares.sum(axis=1), 1)

@@ -14,8 +14,8 @@ from flwr_causal.core.arrays import upper_triangles
 from flwr_causal.core.blocks import logistic
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.blocks.missing import MomentEstimate, expected_sums
-from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.errors import DataError
 
 #: dose and group cause the grade, which has three states; the grade causes whether there is pain.

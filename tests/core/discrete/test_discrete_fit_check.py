@@ -76,3 +76,12 @@ def test_counts_survive_the_file_and_give_the_held_out_likelihood(tmp_path):
     given = BayesianNetwork(loaded.names, loaded.states, loaded.parents, loaded.tables)
     with pytest.raises(ConfigError, match="has no counts"):
         given.fit_check()
+
+
+def test_a_test_has_five_rows_for_each_cell():
+    """Of 50 rows: a and b have 6 cells, a and d given c 8, b and d given c 12."""
+    rng = np.random.default_rng(4)
+    found = fit(as_discrete(rows(rng, 400), NAMES), EDGES).fit_check(rows(rng, 50))
+    assert found.untested == 1
+    pairs = set(zip(found.independencies["first"], found.independencies["second"], strict=True))
+    assert {frozenset(pair) for pair in pairs} == {frozenset("ab"), frozenset("ad")}

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.mixed_moments import MixedTable, mixed_sums
-from flwr_causal.core.discrete.mixed_network import MixedNetwork
 from flwr_causal.errors import DataError
 
 STATES = (("no", "yes"), (), (), ("a", "b", "c"))
 PARENTS = ((), (0,), (0, 1), (1,))
-LOCATION, SCALE = np.array([0, 5.0, -3.0, 0]), np.array([1, 2.0, 0.5, 1])
+LOCATION, SCALE = np.array([0, 5.0, -3.0, 0]), np.array([1, 2.0, 0.25, 1])
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def fitted():
     codes[3] = np.digitize(values[1] + 0.5 * rng.normal(size=n), (-1.0, 1.0))
     table = MixedTable(np.array([2, 0, 0, 3]), codes, values)
     sums = [mixed_sums(table, (*own, j)) for j, own in enumerate(PARENTS)]
-    network = MixedNetwork.from_sums(
+    network = BayesianNetwork.from_sums(
         tuple("wxyz"), STATES, PARENTS, sums, location=LOCATION, scale=SCALE
     )
     return network, table
@@ -96,20 +96,20 @@ def test_samples_have_the_moments_of_the_rows(fitted):
 def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     network, table = fitted
     network.save(tmp_path / "model.json")
-    again = MixedNetwork.load(tmp_path / "model.json")
+    again = BayesianNetwork.load(tmp_path / "model.json")
     rows = frame_of(table, slice(0, 20))
     np.testing.assert_array_equal(again.log_likelihood(rows), network.log_likelihood(rows))
     assert again.graph.equals(network.graph)
     for content, message in (
         ("no json", "is not JSON"),
-        ('{"format": "other"}', "does not hold a mixed network"),
-        ('{"format": "flwr-causal mixed network 1"}', "damaged network"),
+        ('{"format": "other"}', "does not hold a Bayesian network"),
+        ('{"format": "flwr-causal bayesian network 1"}', "damaged network"),
     ):
         (tmp_path / "other.json").write_text(content)
         with pytest.raises(DataError, match=message):
-            MixedNetwork.load(tmp_path / "other.json")
-    with pytest.raises(DataError, match="no mixed network at"):
-        MixedNetwork.load(tmp_path / "absent.json")
+            BayesianNetwork.load(tmp_path / "other.json")
+    with pytest.raises(DataError, match="no Bayesian network at"):
+        BayesianNetwork.load(tmp_path / "absent.json")
 
 
 def test_bad_rows_are_named(fitted):
@@ -121,3 +121,28 @@ def test_bad_rows_are_named(fitted):
         network.log_likelihood(rows.assign(x=np.nan))
     with pytest.raises(DataError, match="'w'"):
         network.log_likelihood(rows.assign(w="maybe"))
+
+
+def test_the_prior_counts_as_rows_and_children_may_come_before_their_parents():
+    rng = np.random.default_rng(1)
+    codes = (rng.random(400) < 0.1).astype(np.uint8)
+    values = 3.0 * codes + rng.normal(size=400)
+    rows = MixedTable(
+        np.array([0, 2]), np.array([0 * codes, codes]), np.array([values, 0.0 * values])
+    )
+    sums = [mixed_sums(rows, (0, 1)), mixed_sums(rows, (1,))]
+    network = BayesianNetwork.from_sums(
+        "xw",
+        ((), ("no", "yes")),
+        ((1,), ()),
+        sums,
+        location=np.zeros(2),
+        scale=np.ones(2),
+        equivalent_sample_size=400.0,
+    )
+    drawn = network.sample(20_000, 0)
+    share = (codes.sum() + 200) / 800
+    assert (drawn["w"] == "yes").mean() == pytest.approx(share, abs=0.01)
+    means = drawn.groupby("w")["x"].mean()
+    for state, code in (("no", 0), ("yes", 1)):
+        assert means[state] == pytest.approx(values[codes == code].mean(), abs=0.1)

@@ -18,10 +18,10 @@ from flwr_causal.core.interventions.moments import (
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.edge_problem import EdgeProblem, SparseProblem
 from flwr_causal.core.linear.gaussian_scores import equal_variance_score, gaussian_bic
-from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.core.linear.polish import polish
 from flwr_causal.core.linear.regression import least_squares
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import DataError
 
 

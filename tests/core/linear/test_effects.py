@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,9 @@ from small_graphs import matrix
 
 from flwr_causal.core.graphs.adjustment import optimal_set
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.series.design import lagged_rows
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.interoperability import to_gml
 
@@ -216,3 +218,33 @@ def test_the_effect_is_dowhys_of_the_pooled_rows():
     np.testing.assert_allclose(found.value, estimate.value, rtol=1e-8)
     np.testing.assert_allclose(found.standard_error, *estimate.get_standard_error(), rtol=1e-8)
     np.testing.assert_allclose(found.interval, *estimate.get_confidence_intervals(), rtol=1e-8)
+
+
+def test_effects_between_two_values_are_those_of_as_many_units():
+    """By one regression, over paths, over time, and of a class, also of rows that differ."""
+    _, model = fitted()
+    second = np.array(model.sample_moments.second)
+    second[3, 4] = second[4, 3] = np.nan
+    few = replace(model, sample_moments=replace(model.sample_moments, second=second))
+    own = replace(model, sample_moments=tuple(replace(model.sample_moments) for _ in NAMES))
+    in_class = cpdag(EDGES) | matrix(5, (1, 0))
+    series = replace(model, sample_moments=None, lagged=0.5 * np.eye(5)[None])
+    series = fit(
+        Moments.from_rows(lagged_rows([series.sample(90, seed=1).to_numpy()], 1), series._columns),
+        np.concatenate([EDGES, np.eye(5, dtype=bool)]),
+        5,
+    )
+    cases = [(model, {}), (few, {}), (own, {}), (series, {}), (series, {"lag": 2})]
+    cases += [(replace(one, marks=in_class), {}) for one in (model, own)]
+
+    def asked(system, **options):
+        pair = ("hospital", "stroke") if system is few else ("age", "stroke")
+        found = system.total_effect(*pair, **options)
+        return np.array([one[:2] for one in (found if isinstance(found, list) else [found])])
+
+    for system, lag in cases:
+        unit, more = asked(system, **lag), asked(system, **lag, state=3.5, reference=1.0)
+        assert unit.any()
+        np.testing.assert_allclose(more, 2.5 * unit, rtol=1e-9)
+    with pytest.raises(ConfigError, match="'stroke' is a number, of which no outcome is asked"):
+        model.total_effect("age", "stroke", outcome=1)

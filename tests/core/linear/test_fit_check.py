@@ -10,9 +10,8 @@ from flwr_causal.core.graphs.doubt import EdgeTest, doubtful_edges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.linear.fit_check import check, edge_tests
-from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.series.model import LaggedModel
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError
 
 
@@ -145,12 +144,12 @@ def test_intervals_under_interventions_cover_the_true_effect():
 
 
 def test_lags_precede_all_variables_and_are_not_tested_among_themselves():
-    system = LaggedModel(
+    system = LinearModel(
         ("x", "y"),
         np.array([[0, 0.7], [0, 0]]),
-        np.array([[[0.5, 0], [0, 0.4]]]),
         np.zeros(2),
         np.ones(2),
+        lagged=np.array([[[0.5, 0], [0, 0.4]]]),
     )
     series = system.sample(600, seed=1)
     found = system.fit_check(series)
@@ -160,8 +159,8 @@ def test_lags_precede_all_variables_and_are_not_tested_among_themselves():
     )
     assert len(found.rejected) == 0
     np.testing.assert_allclose(found.held_out_log_likelihood, system.log_likelihood(series).mean())
-    forgets = LaggedModel(
-        ("x", "y"), system.weights, np.zeros((1, 2, 2)), np.zeros(2), np.ones(2)
+    forgets = LinearModel(
+        ("x", "y"), system.weights, np.zeros(2), np.ones(2), lagged=np.zeros((1, 2, 2))
     ).fit_check(series)
     assert {("x[t-1]", "x"), ("y[t-1]", "y")} <= {
         (row["first"], row["second"]) for row in forgets.rejected.to_dict("records")

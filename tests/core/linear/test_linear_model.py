@@ -1,15 +1,16 @@
 """Linear systems: fit, density, sampling and prediction against independent formulas."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.model import LinearModel, fit, implied_noise, refit
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import implied_noise, refit, regress
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import DataError
 
 NAMES = ("a", "b", "c", "d")
@@ -172,3 +173,18 @@ def test_bad_models():
         silent.log_likelihood(np.zeros((1, 2)))
     with pytest.raises(DataError, match="2 columns"):
         silent.predict(np.zeros((1, 3)), "a")
+
+
+def test_predictions_in_a_class_are_regressions_on_possible_parents():
+    """With the level too: the columns have means far from 0."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(5, 1, 300)
+    y = 2 * x - 7 + rng.normal(size=300)
+    rows = np.column_stack([x, y, y + rng.normal(3, 1, 300)])
+    chain = np.eye(3, k=1, dtype=bool)
+    fitted = fit(Moments.from_rows(rows, "xyz"), chain)
+    in_class = replace(fitted, marks=chain | chain.T)
+    columns = np.column_stack([rows[:, [0, 2]], np.ones(300)])
+    solved = np.linalg.lstsq(columns, rows[:, 1], rcond=None)[0]
+    np.testing.assert_allclose(in_class.predict(rows, "y"), columns @ solved, atol=0.05)
+    assert not np.allclose(fitted.predict(rows, "y"), columns @ solved, atol=0.05)

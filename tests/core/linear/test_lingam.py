@@ -10,9 +10,9 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import compare, structural_hamming_distance
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.lingam import OrderProblem, advance, begin
-from flwr_causal.core.linear.model import refit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.negentropy import mean_functions, negentropies
+from flwr_causal.core.linear.regression import refit
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.solvers import lingam
 

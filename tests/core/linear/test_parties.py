@@ -7,9 +7,9 @@ import pytest
 import statsmodels.api as sm
 from small_graphs import matrix
 
-from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.linear.parties import disagreement
+from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import ConfigError
 
 EDGES = matrix(3, (0, 1), (1, 2), (0, 2))

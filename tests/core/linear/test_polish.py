@@ -15,10 +15,10 @@ from flwr_causal.core.linear.gaussian_scores import (
     residual_variances,
     score_graph,
 )
-from flwr_causal.core.linear.model import LinearModel, refit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.polish import _Search, polish, polish_graph
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import refit, regress
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -7,10 +7,11 @@ import scipy.optimize as so
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.model import LinearModel, refit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
+from flwr_causal.core.linear.regression import refit
 from flwr_causal.core.linear.solution import edges_above
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.errors import ConfigError, DataError
 
 SOLVERS = pytest.mark.parametrize("solve", [notears, dagma])

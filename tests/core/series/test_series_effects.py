@@ -8,7 +8,7 @@ from lagged_systems import moments_of, simulate_series
 
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import lagged_rows
-from flwr_causal.core.series.model import LaggedModel, fit_lagged
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError, DataError
 
 NOW = np.array([[0, 0.6, 0], [0, 0, -0.5], [0, 0, 0]])
@@ -18,13 +18,13 @@ NAMES = ("x0", "x1", "x2")
 
 
 def system():
-    return LaggedModel(NAMES, NOW, np.array([FIRST, SECOND]), np.ones(3), np.ones(3))
+    return LinearModel(NAMES, NOW, np.ones(3), np.ones(3), lagged=np.array([FIRST, SECOND]))
 
 
 def fitted(steps=150, seed=0):
     rows = lagged_rows([simulate_series(seed, steps, NOW, FIRST, SECOND)], 2)
     edges = np.concatenate([NOW, FIRST, SECOND]) != 0
-    return rows, fit_lagged(moments_of(rows, 3), edges, 3)
+    return rows, fit(moments_of(rows, 3), edges, 3)
 
 
 def after(model, impulse, steps):
@@ -88,7 +88,7 @@ def test_errors_over_several_steps_are_those_of_the_numerical_gradient():
                 moved = stacked.copy()
                 moved[i, j] += step
                 blocks = moved.reshape(3, 3, 3)
-                other = LaggedModel(NAMES, blocks[0], blocks[1:], np.zeros(3), np.ones(3))
+                other = LinearModel(NAMES, blocks[0], np.zeros(3), np.ones(3), lagged=blocks[1:])
                 values.append(other.response({"x0": 1.0}, 3).loc[3, "x2"])
             gradient.append((values[1] - values[0]) / 2e-5)
         among = moments.second[np.ix_(parents, parents)]
@@ -113,7 +113,7 @@ def test_a_class_of_instantaneous_edges_has_possible_effects_within_a_step():
     """With the same causes in the past, the directions of a chain within a step are open."""
     rows, _ = fitted()
     chain = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
-    model = fit_lagged(moments_of(rows, 3), np.concatenate([chain, np.ones((6, 3))]), 3)
+    model = fit(moments_of(rows, 3), np.concatenate([chain, np.ones((6, 3))]), 3)
     one = replace(model, marks=chain | chain.T)
     past = one.sample_moments.names[3:]
     found = one.total_effect("x1", "x2")
@@ -138,7 +138,7 @@ def test_holding_a_variable_cuts_all_its_causes():
 def test_what_is_kept_of_the_rows_is_saved(tmp_path):
     _, model = fitted()
     model.save(tmp_path / "model.json")
-    found = LaggedModel.load(tmp_path / "model.json")
+    found = LinearModel.load(tmp_path / "model.json")
     assert found.total_effect("x0", "x2", lag=2) == model.total_effect("x0", "x2", lag=2)
 
 
@@ -179,3 +179,31 @@ def test_intervals_cover_the_true_effects_over_time():
             low, high = model.total_effect("x0", "x2", lag=lag).interval
             hits.append(low <= expected[lag] <= high)
     assert 0.93 <= np.mean(hits) <= 0.97
+
+
+def test_errors_after_steps_count_the_rows_that_are_seen():
+    """Of cells that are seen in half of the steps, all in the same ones."""
+    rows, model = fitted()
+    seen = np.full((9, 9), len(rows) / 2)
+    halved = replace(model, sample_moments=replace(model.sample_moments, together=seen))
+    one, half = (own.total_effect("x0", "x1", lag=2) for own in (model, halved))
+    assert half.value == one.value
+    # Of each regression on three columns.
+    ratio = np.sqrt((len(rows) - 4) / (len(rows) // 2 - 4))
+    np.testing.assert_allclose(half.standard_error, ratio * one.standard_error, rtol=2e-3)
+
+
+def test_a_class_with_rows_of_each_variable_has_no_effects_over_time():
+    _, model = fitted()
+    own = tuple(replace(model.sample_moments) for _ in NAMES)
+    marks = (NOW != 0) | (NOW != 0).T
+    in_class = replace(model, sample_moments=own, marks=marks)
+    for cause, effect in (("x0", "x1"), ("x2", "x0")):
+        with pytest.raises(ConfigError, match="under interventions, need the directions"):
+            in_class.total_effect(cause, effect)
+        with pytest.raises(ConfigError, match="rows that are the same for all variables"):
+            in_class.possible_effects(cause, effect)
+    directed = replace(in_class, marks=NOW != 0)
+    (one,) = directed.total_effect("x0", "x1")
+    assert one.adjustment_set is None
+    assert one.value == pytest.approx(model.weights[0, 1])

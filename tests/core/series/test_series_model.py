@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import join_blocks, lagged_names, lagged_rows
-from flwr_causal.core.series.model import LaggedModel, fit_lagged
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.data.synthetic.series import dynamic_system, simulate_series
 from flwr_causal.errors import ConfigError, DataError
 
@@ -25,11 +24,11 @@ def model(d=4, order=2, seed=0):
     rng = np.random.default_rng(seed + 1)
     names = tuple(f"v{j}" for j in range(d))
     intercepts = rng.normal(0, 3, d)
-    return LaggedModel(names, weights, lagged, intercepts, rng.uniform(0.2, 2.0, d))
+    return LinearModel(names, weights, intercepts, rng.uniform(0.2, 2.0, d), lagged=lagged)
 
 
 def changed(system, **fields):
-    return LaggedModel(
+    return LinearModel(
         **({name: getattr(system, name) for name in ("names", *FIELDS)} | fields),
     )
 
@@ -59,7 +58,7 @@ def test_fit_is_least_squares_with_intercept_on_rows(d, order, seed):
     X = simulate_series(system.weights, system.lagged, [60], seed=seed)[0] * 2 + 5
     rows = lagged_rows([X], order)
     edges = edges_of(system)
-    fitted = fit_lagged(stacked_moments(rows, system.names, order), edges, d)
+    fitted = fit(stacked_moments(rows, system.names, order), edges, d)
     assert fitted.names == system.names
     assert fitted.order == order
     stacked = join_blocks(fitted.weights, fitted.lagged)
@@ -82,16 +81,16 @@ def test_fit_maximizes_the_likelihood():
     system = model()
     X = system.sample(80, seed=3)
     rows = lagged_rows([X.to_numpy()], 2)
-    fitted = fit_lagged(stacked_moments(rows, system.names, 2), edges_of(system), 4)
+    fitted = fit(stacked_moments(rows, system.names, 2), edges_of(system), 4)
     best = fitted.log_likelihood(X).sum()
     rng = np.random.default_rng(0)
     for _ in range(20):
-        near = LaggedModel(
+        near = LinearModel(
             fitted.names,
             fitted.weights + 0.02 * rng.standard_normal((4, 4)) * (system.weights != 0),
-            fitted.lagged + 0.02 * rng.standard_normal((2, 4, 4)) * (system.lagged != 0),
-            fitted.intercepts + 0.02 * rng.standard_normal(4),
-            fitted.noise_variances * np.exp(0.05 * rng.standard_normal(4)),
+            lagged=fitted.lagged + 0.02 * rng.standard_normal((2, 4, 4)) * (system.lagged != 0),
+            intercepts=fitted.intercepts + 0.02 * rng.standard_normal(4),
+            noise_variances=fitted.noise_variances * np.exp(0.05 * rng.standard_normal(4)),
         )
         assert near.log_likelihood(X).sum() < best
 
@@ -109,15 +108,15 @@ def test_fit_reads_families_only():
     partial = Moments(moments.n, moments.mean, second, moments.names)
     square = np.zeros((15, 15), dtype=bool)
     square[:, :5] = edges
-    expected = fit_lagged(moments, edges, 5)
-    for fitted in (fit_lagged(partial, edges, 5), fit_lagged(partial, square, 5)):
+    expected = fit(moments, edges, 5)
+    for fitted in (fit(partial, edges, 5), fit(partial, square, 5)):
         for field in FIELDS:
             np.testing.assert_array_equal(getattr(fitted, field), getattr(expected, field))
     cause, effect = np.argwhere(system.lagged[1])[0]
     second[10 + cause, effect] = second[effect, 10 + cause] = np.nan
     broken = Moments(moments.n, moments.mean, second, moments.names)
     with pytest.raises(DataError, match=rf"v{effect} and v{cause}\[t-2\] is missing"):
-        fit_lagged(broken, edges, 5)
+        fit(broken, edges, 5)
 
 
 def test_fit_takes_the_means_of_each_lag():
@@ -127,7 +126,7 @@ def test_fit_takes_the_means_of_each_lag():
     second[0, 3] = second[3, 0] = 0.5
     edges = np.zeros((4, 2), dtype=bool)
     edges[3, 0] = True
-    fitted = fit_lagged(Moments(9, mean, second, lagged_names(names, 1)), edges, 2)
+    fitted = fit(Moments(9, mean, second, lagged_names(names, 1)), edges, 2)
     np.testing.assert_allclose(fitted.lagged, [[[0, 0], [0.5, 0]]])
     np.testing.assert_allclose(fitted.intercepts, [1.0 + 0.5, 2.0])
     np.testing.assert_allclose(fitted.noise_variances, [1.75, 3.0])
@@ -224,13 +223,15 @@ def test_the_first_step_and_the_forgotten_start():
     limit = 0.1 * noise[:4, :4].max()
     np.testing.assert_allclose(np.cov(first.T, bias=True), noise[:4, :4], atol=limit)
     # the default forgets the start
-    slow = LaggedModel(("a",), np.zeros((1, 1)), np.full((1, 1, 1), 0.99), np.zeros(1), np.ones(1))
+    slow = LinearModel(
+        ("a",), np.zeros((1, 1)), np.zeros(1), np.ones(1), lagged=np.full((1, 1, 1), 0.99)
+    )
     last = [slow.sample(1, seed=s).to_numpy()[0, 0] for s in range(400)]
     assert np.var(last) == pytest.approx(1 / (1 - 0.99**2), rel=0.2)
 
 
 def test_systems_that_are_not_stationary_predict_but_have_no_mean():
-    walk = LaggedModel(("a",), np.zeros((1, 1)), np.ones((1, 1, 1)), np.ones(1), np.ones(1))
+    walk = LinearModel(("a",), np.zeros((1, 1)), np.ones(1), np.ones(1), lagged=np.ones((1, 1, 1)))
     assert walk.spectral_radius == 1
     np.testing.assert_array_equal(walk.predict(np.array([[1.0], [3.0]])), [[2.0]])
     np.testing.assert_array_equal(walk.residuals(np.array([[1.0], [3.0]])), [[1.0]])
@@ -243,28 +244,23 @@ def test_round_trip(tmp_path):
     system = model()
     path = tmp_path / "model.json"
     system.save(path)
-    loaded = LaggedModel.load(path)
+    loaded = LinearModel.load(path)
     assert loaded.names == system.names
     for field in FIELDS:
         np.testing.assert_array_equal(getattr(loaded, field), getattr(system, field))
-    with pytest.raises(DataError, match="does not hold a linear model"):
-        LinearModel.load(path)
     content = json.loads(path.read_text())
     del content["lagged"]
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match="without lagged"):
-        LaggedModel.load(path)
-    LinearModel(("a",), np.zeros((1, 1)), np.zeros(1), np.ones(1)).save(path)
-    with pytest.raises(DataError, match="does not hold a lagged linear model"):
-        LaggedModel.load(path)
+        LinearModel.load(path)
     path.write_text("{")
     with pytest.raises(DataError, match="not JSON"):
-        LaggedModel.load(path)
+        LinearModel.load(path)
 
 
 def test_arrays_are_read_only_copies():
     given = np.zeros((1, 2, 2))
-    system = LaggedModel(("a", "b"), np.zeros((2, 2)), given, np.zeros(2), np.ones(2))
+    system = LinearModel(("a", "b"), np.zeros((2, 2)), np.zeros(2), np.ones(2), lagged=given)
     given[0, 0, 0] = 1.0
     assert not system.lagged.any()
     for field in FIELDS:
@@ -275,8 +271,7 @@ def test_arrays_are_read_only_copies():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"lagged": np.zeros((0, 4, 4))}, "at least one lag"),
-        ({"lagged": np.zeros((4, 4))}, r"lagged of a lagged linear model .* \(4, 4, 4\)"),
+        ({"lagged": np.zeros((4, 4))}, r"lagged of a linear model .* \(4, 4, 4\)"),
         ({"lagged": np.full((1, 4, 4), np.nan)}, r"lagged .* got nan at \(0, 0, 0\)"),
         ({"weights": np.zeros((3, 3))}, r"weights .* \(4, 4\), got shape \(3, 3\)"),
         ({"weights": 1 - np.eye(4)}, "cycle"),
@@ -325,14 +320,14 @@ def test_other_errors():
     moments = stacked_moments(np.random.default_rng(0).normal(size=(30, 6)), "ab", 2)
     edges = np.zeros((6, 2), dtype=bool)
     with pytest.raises(DataError, match="6 columns are not those of 4"):
-        fit_lagged(moments, edges, 4)
+        fit(moments, edges, 4)
     with pytest.raises(DataError, match=r"shape \(4, 2\), expected \(6, 2\) or \(6, 6\)"):
-        fit_lagged(moments, edges[:4], 2)
+        fit(moments, edges[:4], 2)
     cycle = edges.copy()
     cycle[0, 1] = cycle[1, 0] = True
     with pytest.raises(DataError, match="cycle"):
-        fit_lagged(moments, cycle, 2)
+        fit(moments, cycle, 2)
     into_past = np.zeros((6, 6), dtype=bool)
     into_past[0, 2] = True
     with pytest.raises(DataError, match="into a lagged column"):
-        fit_lagged(moments, into_past, 2)
+        fit(moments, into_past, 2)

@@ -1,6 +1,9 @@
 """Numbers and categories: effects, samples and predictions from the moments of their blocks.
 
-An effect is a contrast of coefficients, see :mod:`core.blocks.contrasts`.
+An effect is a contrast of coefficients, see :mod:`core.blocks.contrasts`. Of series each column is
+a linear function of those of its variable's parents at t and before, a category a linear
+probability model: the columns are a linear system over time, from which effects after some steps
+and predictions follow.
 """
 
 from __future__ import annotations
@@ -12,41 +15,36 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from flwr_causal.core.arrays import frozen_floats
-from flwr_causal.core.blocks import fit_check, logistic, network
+from flwr_causal.core.blocks import logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
-from flwr_causal.core.blocks.contrasts import (
-    Contrast,
-    adjusted_contrast,
-    code_of,
-    contrast,
-    contrast_table,
-    finite_values,
-)
+from flwr_causal.core.blocks.contrasts import code_of, contrast_table, finite_values
 from flwr_causal.core.blocks.design import (
     Category,
     Number,
+    blocks_of_columns,
     column_names,
     variables_from_plain,
 )
 from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label
-from flwr_causal.core.graphs import adjustment
-from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
-from flwr_causal.core.graphs.equivalence import consistent_extension
+from flwr_causal.core.graphs.adjustment import after_intervention
+from flwr_causal.core.graphs.equivalence import member_of
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
-from flwr_causal.core.linear.effects import in_order
-from flwr_causal.core.linear.model import LinearModel
+from flwr_causal.core.linear.fit_check import block_edge_tests, check_blocks
 from flwr_causal.core.linear.moments import (
     Moments,
+    columns_of,
     fewest_together,
     from_plain_by_variable,
     plain_by_variable,
     with_rows,
 )
+from flwr_causal.core.linear.parties import known_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
-from flwr_causal.core.threads import SingleThreaded
+from flwr_causal.core.series.design import lagged_names, lagged_rows
+from flwr_causal.core.systems.effects import SystemWithEffects
+from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.core.ties import first_largest
-from flwr_causal.core.words import by_name
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.conditionals import BlockConditional
@@ -62,19 +59,33 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
+    from flwr_causal.core.linear.effects import Blocks
+
+#: What is of all rows, and neither of those under an intervention nor of chosen ones.
+OF_ALL_ROWS = {
+    **dict.fromkeys(("total_effect", "possible_effects", "contrasts"), "an effect"),
+    **dict.fromkeys(("predict", "predict_proba"), "a prediction"),
+    "log_likelihood": "a density",
+    "fit_check": "a fit check",
+}
+NO_LAGS = np.zeros((0, 0, 0), dtype=np.bool_)
+#: What is not of series.
+OF_ROWS = ("sample", "do", "conditional", "log_likelihood", "coefficients")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BlockModel(SingleThreaded):
+class BlockModel(SystemWithEffects):
     """The second moments of numbers and categories, with the equivalence class of their graph.
 
     Attributes
     ----------
     variables : tuple of Number or Category
+        The d variables; of series those at t, t - 1, ..., t - p, see
+        :func:`~core.blocks.design.with_lags`.
     moments : Moments
         Of the rows of all parties; the columns of a variable lie side by side.
     marks : ndarray of bool, shape (d, d)
-        The class, see :mod:`core.graphs.equivalence`.
+        The class, of series that of the edges within a step, see :mod:`core.graphs.equivalence`.
     fixed : mapping of str to object
         Variables that an intervention has set, and to what: see :meth:`do`.
     seen : mapping of str to object
@@ -87,11 +98,13 @@ class BlockModel(SingleThreaded):
         Under interventions: for each variable those of the rows in which it is no target, by which
         its edges are tested. ``moments`` are then those that they imply, see
         :func:`core.blocks.interventions.implied_moments`.
+    lagged : ndarray of bool, shape (p, d, d)
+        ``lagged[l, i, j]``: i at t - l - 1 causes j at t. Default: the rows are no series.
 
     Raises
     ------
     DataError
-        If the moments are those of other columns, or the marks have another shape.
+        If the moments are those of other columns, or marks or edges have another shape.
     """
 
     KIND: ClassVar[str] = "model of numbers and categories"
@@ -104,12 +117,18 @@ class BlockModel(SingleThreaded):
     seen: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
     own_moments: tuple[Moments, ...] = ()
+    lagged: BoolArray = field(default_factory=lambda: NO_LAGS)
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
-        d = len(self.variables)
+        d, p = len(self.marks), len(self.lagged)
+        if len(self.variables) != d * (1 + p):
+            raise DataError(f"{len(self.variables)} variables are not {d} and their {p} lags")
+        if not p:
+            object.__setattr__(self, "lagged", np.zeros((0, d, d), dtype=np.bool_))
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
+        object.__setattr__(self, "lagged", frozen_booleans("lagged", self.lagged, (p, d, d)))
         own = {name: frozen_floats(given) for name, given in self.parameters.items()}
         object.__setattr__(self, "parameters", own)
         if self.parameters:
@@ -126,23 +145,25 @@ class BlockModel(SingleThreaded):
         variables: tuple[Variable, ...],
         moments: Moments | Sequence[Moments],
         marks: BoolArray,
+        lagged: BoolArray = NO_LAGS,
     ) -> Self:
         """Return the model of moments of all rows or, under interventions, of each variable's."""
         if isinstance(moments, Moments):
-            return cls(variables, moments, marks)
+            return cls(variables, moments, marks, lagged=lagged)
         member = member_of([one.name for one in variables], marks)
         implied = implied_moments(moments, [one.width for one in variables], member)
         return cls(variables, implied, marks, own_moments=tuple(moments))
 
     def __repr__(self) -> str:
-        categories = sum(isinstance(one, Category) for one in self.variables)
-        numbers = len(self.variables) - categories
-        return f"<BlockModel: {numbers} numbers, {categories} categories>"
+        categories = sum(isinstance(one, Category) for one in self._present)
+        numbers = len(self.names) - categories
+        lags = f", {self.order} lags" if self.order else ""
+        return f"<BlockModel: {numbers} numbers, {categories} categories{lags}>"
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the d variables."""
-        return tuple(one.name for one in self.variables)
+        return tuple(one.name for one in self._present)
 
     @cached_property
     def member(self) -> BoolArray:
@@ -151,12 +172,12 @@ class BlockModel(SingleThreaded):
 
     @property
     def edges(self) -> BoolArray:
-        """The causes of each variable in :attr:`member`, shape (d, d)."""
-        return self.member
+        """The causes of each variable in :attr:`member` and in the past, shape (d (1 + p), d)."""
+        return self._edges
 
     @cached_property
     def dag(self) -> BoolArray:
-        """The same without causes of what an intervention has set."""
+        """:attr:`member` without causes of what an intervention has set, shape (d, d)."""
         is_set = [name in self.fixed for name in self.names]
         return np.asarray(self.member & ~np.array(is_set))
 
@@ -181,7 +202,10 @@ class BlockModel(SingleThreaded):
         ------
         DataError
             After :meth:`conditional`, if what is seen is too improbable.
+        ConfigError
+            If n is negative, or the model is of series.
         """
+        self._require("sample")
         if n < 0:
             raise ConfigError(f"the number of rows is {n}: it must not be negative")
         rng = np.random.default_rng(seed)
@@ -198,53 +222,89 @@ class BlockModel(SingleThreaded):
         DataError
             If a column or a value is missing, or a value is none of its variable's states.
         ConfigError
-            After an intervention, which leaves no density.
+            After an intervention, which leaves no density, and of series.
         """
-        self._require_rows("a density")
+        self._require("log_likelihood")
         return network.log_densities(self.variables, self._conditionals, self.dag, frame)
 
-    def predict_proba(self, frame: pd.DataFrame, target: str) -> FloatArray:
+    def predict_proba(self, rows: pd.DataFrame, target: str) -> FloatArray:
         """Return the probability of each state of a category given the rest of each row.
+
+        Of series it is given the p steps before each step, by a linear probability model of which
+        values below 0 are 0.
 
         Parameters
         ----------
-        frame : DataFrame
+        rows : DataFrame
             Columns are found by name. Missing columns and missing values are left out; a column of
-            the target is not read.
+            the target is not read. Of series the steps in the order of time, without gaps.
         target : str
 
         Returns
         -------
-        ndarray of shape (n, states of the target)
+        ndarray of shape (n, states of the target), of series (T - p, states)
 
         Raises
         ------
         DataError
-            If the target is unknown or a number, or a value is none of its variable's states.
+            If the target is unknown or a number, or a value is none of its variable's states; of
+            series also if a column or a value is missing, or there are too few steps.
         ConfigError
             After an intervention.
         """
         j = place_of(self.names, target)
         if not isinstance(self.variables[j], Category):
             raise DataError(f"{target!r} is a number: predict returns its mean")
-        return np.asarray(np.exp(self._predicted(frame, j)))
+        if self.order:
+            return _probabilities(self._expected(rows)[:, self._columns[j]])
+        return np.asarray(np.exp(self._predicted(rows, j)))
 
-    def predict(self, frame: pd.DataFrame, target: str) -> NDArray[Any]:
+    def predict(self, rows: pd.DataFrame, target: str | None = None) -> Any:
         """Return the most probable state, or the mean of a number, given the rest of each row.
 
-        Parameters and errors are those of :meth:`predict_proba`; the target may be a number.
+        Of series it is given the p steps before each step.
+
+        Parameters
+        ----------
+        rows, target
+            As of :meth:`predict_proba`, also errors; the target may be a number. Of series the
+            default is a frame of all variables.
+
+        Returns
+        -------
+        ndarray of shape (n,), of series (T - p,), or DataFrame
         """
+        if self.order:
+            found = self._steps(rows)
+            return (
+                found if target is None else found.iloc[:, place_of(self.names, target)].to_numpy()
+            )
+        if target is None:
+            raise ConfigError(f"name the variable to predict: one of {', '.join(self.names)}")
         j = place_of(self.names, target)
-        variable = self.variables[j]
-        found = self._predicted(frame, j)
+        variable, own = self.variables[j], self._predicted(rows, j)
         if isinstance(variable, Category):
-            return labelled(variable.labels, first_largest(found, axis=1))
-        return np.asarray(found[:, 0])
+            return labelled(variable.labels, first_largest(own, axis=1))
+        return np.asarray(own[:, 0])
 
     def _predicted(self, frame: pd.DataFrame, target: int) -> FloatArray:
-        self._require_rows("a prediction")
+        self._require("predict")
         known = self._conditionals if self.parameters else ()
         return network.predicted(self.variables, self.moments, self.dag, frame, target, known)
+
+    def _steps(self, series: pd.DataFrame) -> pd.DataFrame:
+        """Return each step as expected by those before it."""
+        import pandas as pd
+
+        expected, found = self._expected(series), {}
+        for variable, block in zip(self._present, self._columns[: len(self.names)], strict=True):
+            columns = expected[:, block]
+            if isinstance(variable, Category):
+                likely = first_largest(_probabilities(columns), axis=1)
+                found[variable.name] = labelled(variable.labels, likely)
+            else:  # the first column is the number
+                found[variable.name] = variable.mean + variable.scale * columns[:, 0]
+        return pd.DataFrame(found)
 
     def do(self, values: Mapping[str, Any]) -> BlockModel:
         """Return the model under an intervention that sets variables to values or states.
@@ -261,16 +321,12 @@ class BlockModel(SingleThreaded):
             If a variable is unknown.
         ConfigError
             If a value is not possible, or the class leaves open whether a variable that is set
-            causes another one: see :meth:`possible_effects`.
+            causes another one: see :meth:`possible_effects`; after :meth:`conditional`; of series.
         """
-        if self.seen:
-            raise ConfigError(
-                "these rows were chosen by what is seen (conditional), among whose causes an "
-                "intervention is another question: use do first, and conditional after it"
-            )
+        self._require("do")
         after = replace(self, fixed={**self.fixed, **values})
         targets = list(after._codes(after.fixed))
-        adjustment.after_intervention(self.marks, targets, self.names)
+        after_intervention(self.marks, targets, self.names)
         return after
 
     def conditional(self, evidence: Mapping[str, Any]) -> BlockModel:
@@ -290,8 +346,9 @@ class BlockModel(SingleThreaded):
         DataError
             If a variable is unknown, or all are given.
         ConfigError
-            If a value is not possible, or the variable is set by an intervention.
+            If a value is not possible, or the variable is set by an intervention; of series.
         """
+        self._require("conditional")
         after = replace(self, seen={**self.seen, **evidence})
         after._codes(after.seen)
         for name in after.seen:
@@ -308,98 +365,40 @@ class BlockModel(SingleThreaded):
         ----------
         rows : DataFrame, optional
             Rows to which the model was not fitted: their mean log density is added. The tests are
-            on the moments of the rows that it was fitted to.
+            on the moments of the rows that it was fitted to. Of series the tests are on these
+            steps.
+
+        Returns
+        -------
+        FitCheck
+            Of series of each variable at t with what comes before it, at t and in the past.
 
         Raises
         ------
         DataError
-            As :meth:`log_likelihood`.
+            As :meth:`log_likelihood`, of series as :meth:`predict`.
         ConfigError
             After an intervention.
         """
-        self._require_rows("a fit check")
-        found = fit_check.check(self.names, self._widths, self._tested, self.dag)
-        return found if rows is None else found.with_rows(float(self.log_likelihood(rows).mean()))
+        self._require("fit_check")
+        tested = self._tested
+        if self.order and rows is not None:
+            steps = lagged_rows([self._columns_of_steps(rows)], self.order)
+            tested = Moments.from_rows(steps, self.moments.names)
+        found = check_blocks(blocks_of_columns(self.variables, tested), self.edges)
+        if self.order or rows is None:
+            return found
+        return found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty of chosen or set rows."""
         if self.fixed or self.seen:
             return []
-        return fit_check.edge_tests(self.names, self._widths, self._tested, self.dag)
+        return block_edge_tests(blocks_of_columns(self.variables, self._tested), self.edges)
 
-    def total_effect(
-        self,
-        cause: str,
-        effect: str,
-        *,
-        state: Any = None,
-        reference: Any = None,
-        outcome: Any = None,
-        level: float = 0.95,
-    ) -> Effect | list[Effect]:
-        """Return how much the effect changes on average if the cause is set to another state.
-
-        Where the class decides it, the optimal adjustment set is adjusted for
-        (:func:`core.graphs.adjustment.optimal_set`).
-
-        Parameters
-        ----------
-        cause, effect : str
-            Two different variables.
-        state, reference : object, optional
-            To which state the cause is set, in place of which other one. Of a number two values;
-            default, where its effects are linear: a unit more.
-        outcome : object, optional
-            A state of the effect, whose probability changes. Of a number its mean changes.
-        level : float, default 0.95
-            Of the confidence interval, which is that of least squares.
-
-        Returns
-        -------
-        Effect or list of Effect
-            In the units of the effect, or as a difference of probabilities. The list of
-            :meth:`possible_effects` where the class leaves it open.
-
-        Raises
-        ------
-        ConfigError
-            If a state or the outcome is missing or not possible, or the level is not between 0 and
-            1.
-        DataError
-            If a variable is unknown, rows are too few, or the adjustment set determines the cause.
-        """
-        self._require_rows("an effect")
-        i, j = pair_of(self.names, cause, effect)
-        asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
-        if not adjustment.is_possible_cause(self.marks, i, j):
-            return NO_EFFECT
-        adjusted = adjustment.optimal_set(self.marks, i, j)
-        if adjusted is None:
-            return self._possible(i, j, asked, level)
-        return adjusted_contrast(self.variables, self.moments, (i, j), adjusted, asked, level)
-
-    def possible_effects(
-        self,
-        cause: str,
-        effect: str,
-        *,
-        state: Any = None,
-        reference: Any = None,
-        outcome: Any = None,
-        level: float = 0.95,
-    ) -> list[Effect]:
-        """Return an effect for each set of parents that the cause has in a DAG of the class.
-
-        These are adjusted for (local IDA; Maathuis, Kalisch & Bühlmann, 2009). The fewest parents
-        come first, of as many the smaller effect. Parameters and errors are those of
-        :meth:`total_effect`.
-        """
-        self._require_rows("an effect")
-        i, j = pair_of(self.names, cause, effect)
-        asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
-        return self._possible(i, j, asked, level)
-
-    def contrasts(self, cause: str, effect: str, *, level: float = 0.95) -> pd.DataFrame:
+    def contrasts(
+        self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95
+    ) -> pd.DataFrame:
         """Return the effects of each state of the cause in place of the first one.
 
         Of a number as cause it is that of a unit more, or where its effects may be curved of a
@@ -407,8 +406,8 @@ class BlockModel(SingleThreaded):
 
         Parameters
         ----------
-        cause, effect : str
-            Two different variables.
+        cause, effect, lag
+            As of :meth:`total_effect`.
         level : float, default 0.95
             Of the confidence intervals, each on its own.
 
@@ -424,9 +423,9 @@ class BlockModel(SingleThreaded):
         ConfigError, DataError
             As :meth:`total_effect`.
         """
-        self._require_rows("an effect")
-        i, j = pair_of(self.names, cause, effect)
-        found = partial(self.total_effect, cause, effect, level=level)
+        self._require("contrasts")
+        i, j = pair_of(self.names, cause, effect, same=lag > 0)
+        found = partial(self.total_effect, cause, effect, lag=lag, level=level)
         return contrast_table(self.variables[i], self.variables[j], found)
 
     def coefficients(self, name: str) -> pd.DataFrame:
@@ -452,8 +451,12 @@ class BlockModel(SingleThreaded):
         ------
         DataError
             If the variable is unknown.
+        ConfigError
+            Of series.
         """
         import pandas as pd
+
+        self._require("coefficients")
 
         j = place_of(self.names, name)
         own, variable = self._conditionals[j], self.variables[j]
@@ -482,8 +485,10 @@ class BlockModel(SingleThreaded):
         ------
         DataError
             If there are both numbers and categories, effects are curved, or rows are of given
-            values.
+            values or series.
         """
+        if self.order:
+            raise DataError("the model is of series: take its graph (run.graph)")
         if self.seen:
             raise DataError("the model is of rows with given values: take it without 'conditional'")
         kinds = {isinstance(one, Category) for one in self.variables}
@@ -524,6 +529,7 @@ class BlockModel(SingleThreaded):
             "variables": [asdict(one) for one in self.variables],
             "moments": self.moments.to_plain(),
             "marks": self.marks.tolist(),
+            "lagged": self.lagged.tolist(),
             "fixed": {name: plain_label(value) for name, value in self.fixed.items()},
             "seen": {name: plain_label(value) for name, value in self.seen.items()},
             "parameters": {name: own.tolist() for name, own in self.parameters.items()},
@@ -545,16 +551,61 @@ class BlockModel(SingleThreaded):
         with undamaged(path, f"a damaged {cls.KIND}"):
             variables = variables_from_plain(content["variables"])
             moments = Moments.from_plain(**content["moments"])
-            marks = np.array(content["marks"], dtype=np.bool_)
-            parameters = content.get("parameters", {})
+            found: dict[str, Any]
+            found = {name: np.array(content[name], dtype=np.bool_) for name in ("marks", "lagged")}
+            found |= {name: content[name] for name in ("fixed", "seen", "parameters")}
             own = content.get("own_moments", {"parts": [], "places": []})
-            given = content.get("fixed", {}), content.get("seen", {})
-            return cls(variables, moments, marks, *given, parameters, from_plain_by_variable(own))
+            rows = from_plain_by_variable(own)
+            return cls(variables, moments, **found, own_moments=rows)
+
+    @property
+    def _present(self) -> tuple[Variable, ...]:
+        """The d variables, of series at t."""
+        return self.variables[: len(self.marks)]
 
     @property
     def _widths(self) -> list[int]:
-        """How many columns each variable has."""
+        """How many columns each variable has, of series each of their lags too."""
         return [one.width for one in self.variables]
+
+    @property
+    def _columns(self) -> list[Any]:
+        """The columns of each variable."""
+        return columns_of(self._widths)
+
+    @property
+    def _variables(self) -> Sequence[Variable]:
+        return self.variables
+
+    @property
+    def _class(self) -> BoolArray:
+        return self.marks
+
+    @property
+    def _edges(self) -> BoolArray:
+        return np.concatenate([self.member, *self.lagged])
+
+    @property
+    def _lists_effects(self) -> bool:
+        return False
+
+    def _blocks(self, by_party: bool) -> Blocks:
+        parties = list(known_parties(None).values()) if by_party else []
+        return blocks_of_columns(self.variables, self.moments, parties)
+
+    def _response(
+        self, change: FloatArray, reading: FloatArray, lag: int
+    ) -> tuple[float, FloatArray]:
+        return self._system._response(change, reading, lag)
+
+    @cached_property
+    def _system(self) -> LinearModel:
+        """The linear system of the columns of series."""
+        widths, d = self._widths, len(self.marks)
+        mask = np.repeat(np.repeat(self.edges, widths, axis=0), widths[:d], axis=1)
+        own = self.moments.names[: mask.shape[1]]
+        moments = replace(self.moments, names=lagged_names(own, self.order))
+        return fit(moments, mask, len(own))
 
     @property
     def _tested(self) -> Moments | tuple[Moments, ...]:
@@ -573,32 +624,48 @@ class BlockModel(SingleThreaded):
                 found[j] = finite_values(variable, [value])[0]
         return found
 
-    def _require_rows(self, what: str) -> None:
-        if self.fixed:
-            raise ConfigError(
-                f"after an intervention there is not {what}: sample draws what happens"
+    def _lacks(self, question: str) -> str:
+        what = OF_ALL_ROWS.get(question)
+        if self.order and question in OF_ROWS:
+            return (
+                f"the model is of series: it has effects, predictions and tests, and no {question}"
             )
-        if self.seen:
-            raise ConfigError(
+        if what and self.fixed:
+            return f"after an intervention there is not {what}: sample draws what happens"
+        if what and self.seen:
+            return (
                 f"of rows with given values there is not {what}: sample draws such rows, and the "
                 "model without 'conditional' has it"
             )
+        if question == "do" and self.seen:
+            return (
+                "these rows were chosen by what is seen (conditional), among whose causes an "
+                "intervention is another question: use do first, and conditional after it"
+            )
+        return ""
 
-    def _possible(self, i: int, j: int, asked: Contrast, level: float) -> list[Effect]:
-        """Return an effect for each set of parents that the cause has in a DAG of the class."""
-        found = []
-        for parents, members in adjustment.possible_parents(self.marks, i):
-            one = NO_EFFECT
-            if j not in parents and adjustment.is_possible_cause(members, i, j):
-                one = adjusted_contrast(self.variables, self.moments, (i, j), parents, asked, level)
-            found.append((len(parents), one))
-        return in_order(found)
+    def _expected(self, series: pd.DataFrame) -> FloatArray:
+        """Return the means of the columns of each step given those before it."""
+        return self._system.predict(self._columns_of_steps(series))
+
+    def _columns_of_steps(self, series: pd.DataFrame) -> FloatArray:
+        """Return the columns of the steps of a series, checked, (T, columns at t)."""
+        values, seen = network.rows_of(self._present, series)
+        if seen.shape[1] <= self.order:
+            raise DataError(
+                f"the series has {seen.shape[1]} rows, but a model with {self.order} lags needs at "
+                f"least {self.order + 1}"
+            )
+        for name, known in zip(self.names, seen, strict=True):
+            if not known.all():
+                raise DataError(f"column {name!r} is absent, or has missing values")
+        return np.column_stack(
+            [one.columns(own) for one, own in zip(self._present, values, strict=True)]
+        )
 
 
-def member_of(names: Sequence[str], marks: BoolArray) -> BoolArray:
-    """Return a DAG of a class, the same for any order of the columns."""
-    order = by_name(names)
-    found = consistent_extension(marks[np.ix_(order, order)])
-    assert found is not None
-    back = np.argsort(order)
-    return np.asarray(found[np.ix_(back, back)])
+def _probabilities(columns: FloatArray) -> FloatArray:
+    """Return probabilities of all states from the means of their columns, (n, states)."""
+    found = np.column_stack([columns, 1.0 - columns.sum(axis=1)])
+    found = np.maximum(found, 0.0)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))

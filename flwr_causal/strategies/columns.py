@@ -12,6 +12,7 @@ import numpy as np
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
+from flwr_causal.core.parts import Part, all_but, unmet
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
@@ -21,7 +22,7 @@ from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.options import refuse_unfitting
+from flwr_causal.strategies.options import refuse_misfits
 from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
@@ -335,6 +336,21 @@ def _check_all(holders: Holders, replies: Replies) -> None:
     check_all(holders.parties, replies, lacking="are no products")
 
 
+class CompleteRows(Part):
+    """Sums of rows without missing cells."""
+
+    text = "complete rows"
+    gives = all_but("gaps")
+    remedies = (("gaps", "missing_values='em'"),)
+
+
+class JoinedColumns(Part):
+    """Columns of different parties, joined by the ids of their rows."""
+
+    text = "different columns"
+    gives = all_but("sample", "restart", "parties", "replies")
+
+
 class JoiningStrategy(CausalStrategy):
     """Base of the methods whose parties may hold different columns of the same rows.
 
@@ -346,14 +362,9 @@ class JoiningStrategy(CausalStrategy):
     _columns: Sequence[set[str]] = ()
 
     @property
-    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns, by name, and what they must be."""
-        return {
-            "fraction_train": (self.options.fraction_train == 1, "1"),
-            "leave_one_out": (not self.options.leave_one_out, "False"),
-            "groups": (self.options.groups == 1, "1"),
-            "changed_tables": (self.options.changed_tables == "fail", "'fail'"),
-        }
+    def _different(self) -> type[Part]:
+        """The part of parties that hold different columns."""
+        return JoinedColumns
 
     @property
     def policy(self) -> Policy:
@@ -380,8 +391,8 @@ class JoiningStrategy(CausalStrategy):
         )
         if self._columns_differ:
             check_ids(reports)
-            refuse_unfitting(
-                self._with_different_columns,
+            refuse_misfits(
+                unmet(self.options, (*self._parts, self._different)),
                 "The parties hold different columns, which these options do not allow: set "
                 "{remedies}, or use the columns that all share (unshared_columns='drop').",
             )
@@ -392,8 +403,8 @@ class JoiningStrategy(CausalStrategy):
         """Return whether the method has these options; if columns differ, where they do."""
         if not super()._accepts(changes) or not self._columns_differ:
             return super()._accepts(changes)
-        needs = self.with_options(**changes)._with_different_columns
-        return all(fits for fits, _ in needs.values())
+        other = self.with_options(**changes)
+        return not unmet(other.options, (*other._parts, other._different))
 
     def _holders_of(
         self, agreement: Agreement, names: tuple[str, ...], presence: BoolArray

@@ -211,6 +211,10 @@ REFUSED = {
     "curved": ({"model": "curved"}, "'model' is 'curved'; it must be 'linear' with epsilon"),
     "replicates": ({"replicates": 5}, "'replicates' is 5; it must be 0 with epsilon"),
     "order": ({"order": 1}, "'order' is 1; it must be 0 with epsilon"),
+    "likelihood": (
+        {"parameters": "likelihood"},
+        "'parameters' is 'likelihood'; it must be 'moments' with epsilon",
+    ),
     "scale of a category": (
         {"scales": "q=1"},
         "'scales' names the column 'q'; there are",

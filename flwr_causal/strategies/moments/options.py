@@ -1,8 +1,8 @@
-"""The options of Moments, and the settings in which each has an effect."""
+"""The options of Moments: the parts that they belong to, and what these give and need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.folds import NUM_FOLDS
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
-# Options of the penalised solvers, "dagma" and "notears".
-PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
 
 
 # Designs: what a row becomes.
@@ -343,6 +341,10 @@ class Ridge(PenalisedSteps):
     text: ClassVar[str] = "regression='ridge' or 'held-out'"
 
     ridge: float | Literal["held-out"] = bounded("held-out", least=0)
+
+
+#: The options that choose a penalised solver.
+PENALISED = tuple(one.name for part in (Refitted, Ridge) for one in fields(part))
 
 
 class AdditiveEffects(Refitted):

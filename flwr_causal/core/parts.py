@@ -62,9 +62,17 @@ _ALL = frozenset(WORDS)
 
 
 def words(*names: str) -> frozenset[str]:
-    """Return a set of words of :data:`WORDS`."""
-    unknown = set(names) - _ALL
-    assert not unknown, unknown
+    """Return a set of words of :data:`WORDS`.
+
+    Raises
+    ------
+    ConfigError
+        If a word is none of these.
+    """
+    for name in names:
+        if name not in WORDS:
+            listed = ", ".join(WORDS)
+            raise ConfigError(f"A part gives or needs {shown(name)}; there are {listed}.")
     return frozenset(names)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from flwr_causal.core.options import MOST, bounded, check_bounds, check_types
 from flwr_causal.core.parts import Part, all_but, option, words
@@ -39,11 +39,9 @@ class Secure(Part):
         and the parties' names and stay the same; see docs/security.md.
     """
 
-    text: ClassVar[str] = "secure_aggregation=True"
-    gives: ClassVar[frozenset[str]] = all_but(
-        "sample", "restart", "parties", "replies", "median", "small counts"
-    )
-    remedies: ClassVar[tuple[tuple[str, str], ...]] = (
+    text = "secure_aggregation=True"
+    gives = all_but("sample", "restart", "parties", "replies", "median", "small counts")
+    remedies = (
         ("parties", "groups given"),
         ("median", "groups given"),
     )
@@ -70,9 +68,7 @@ class FewRows(Part):
         party; ``small_counts`` says what is done with smaller ones.
     """
 
-    text: ClassVar[str] = (
-        "methods and options that send counts of rows, or join different columns by ids"
-    )
+    text = "methods and options that send counts of rows, or join different columns by ids"
 
     minimum_count: int = option(5, least=0, most=MOST)
 
@@ -90,7 +86,7 @@ class CountedRows(FewRows):
         from sums.
     """
 
-    text: ClassVar[str] = "methods and options that send counts of rows"
+    text = "methods and options that send counts of rows"
 
     small_counts: Literal["report", "suppress", "refuse"] = option(
         "report", needs=dict.fromkeys(("suppress", "refuse"), ("small counts",))
@@ -122,7 +118,7 @@ class Repeated(Part):
         adds; see docs/privacy.md.
     """
 
-    text: ClassVar[str] = "methods that return a graph"
+    text = "methods that return a graph"
 
     replicates: int = option(0, needs="draws", least=0, most=MOST_REPLICATES)
     leave_one_out: bool = option(False, needs="parties")

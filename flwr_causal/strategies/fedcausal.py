@@ -123,7 +123,7 @@ class Evidence(Part):
         each party uses the same share of its rows, at least 200, drawn at random by ``seed``.
     """
 
-    text: ClassVar[str] = "refine='evidence' or local_graphs=True"
+    text = "refine='evidence' or local_graphs=True"
 
     noise: Literal["own", "equal"] = "own"
     candidates: int = bounded(5, least=1)
@@ -143,7 +143,7 @@ class AveragedModel(Part):
         Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
     """
 
-    text: ClassVar[str] = "model='linear' or 'mlp'"
+    text = "model='linear' or 'mlp'"
 
     proximity: float | Literal["auto"] = bounded("auto", least=0)
     acyclic_server: bool = True

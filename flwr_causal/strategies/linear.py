@@ -68,8 +68,8 @@ class Acted(Part):
         separated by commas; empty where there was none. It is no variable.
     """
 
-    text: ClassVar[str] = "interventions"
-    gives: ClassVar[frozenset[str]] = all_but("centring", "median", "folds", "observed")
+    text = "interventions"
+    gives = all_but("centring", "median", "folds", "observed")
 
     interventions: dict[Any, Any] | str | None = option(None, needs="sets")
     intervention_column: str = option("", needs=("sets", "reports"))
@@ -511,8 +511,8 @@ class PerceptronOptions(Part):
         Floating-point type of torch's computations.
     """
 
-    text: ClassVar[str] = "model='mlp'"
-    gives: ClassVar[frozenset[str]] = all_but("solvers", "candidates")
+    text = "model='mlp'"
+    gives = all_but("solvers", "candidates")
 
     hidden: int = bounded(10, least=1, most=MOST)
     inner_steps: int = bounded(100, least=1, most=MOST)

@@ -98,7 +98,7 @@ class EarlyStop(Part):
         End when h is small, the parties agree and the graph has been stable for some rounds.
     """
 
-    text: ClassVar[str] = "variant='default'"
+    text = "variant='default'"
 
     early_stop: bool = True
 

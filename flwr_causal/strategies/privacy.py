@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part, all_but
@@ -43,8 +43,8 @@ class PrivateRelease(Part):
         numbers have centre and scale of their places.
     """
 
-    text: ClassVar[str] = "epsilon"
-    gives: ClassVar[frozenset[str]] = all_but(
+    text = "epsilon"
+    gives = all_but(
         *("draws", "parties", "restart", "iterations", "reports", "states", "time"),
         *("centring", "median", "exact", "sets", "folds", "functions"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -64,10 +64,10 @@ class Lagged(Part):
         included.
     """
 
-    text: ClassVar[str] = "time series (order=1 or more)"
-    gives: ClassVar[frozenset[str]] = all_but("rows")
-    needs: ClassVar[frozenset[str]] = words("time")
-    chosen_by: ClassVar[tuple[str, ...]] = ("order",)
+    text = "time series (order=1 or more)"
+    gives = all_but("rows")
+    needs = words("time")
+    chosen_by = ("order",)
 
     lagged_threshold: float | None = option(None, needs="weights", least=0)
     series_column: str = ""
@@ -90,7 +90,7 @@ class PenalisedLags(Part):
         from the data.
     """
 
-    text: ClassVar[str] = "time series (order=1 or more) by methods and solvers with an L1 norm"
+    text = "time series (order=1 or more) by methods and solvers with an L1 norm"
 
     lagged_sparsity: float | None = bounded(None, least=0)
 

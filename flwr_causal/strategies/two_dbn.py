@@ -81,8 +81,8 @@ class PartyNetworks(Part):
         rows: the common network then counts as much as 80 rows.
     """
 
-    text: ClassVar[str] = "variant='personalised'"
-    gives: ClassVar[frozenset[str]] = all_but("candidates")
+    text = "variant='personalised'"
+    gives = all_but("candidates")
 
     proximity: float | Literal["auto"] = bounded("auto", least=0)
 
@@ -98,7 +98,7 @@ class SeveralLags(Part):
         the BIC). All orders are fitted in the same rounds.
     """
 
-    text: ClassVar[str] = "order=2 or more"
+    text = "order=2 or more"
 
     select_order: bool = False
 

@@ -1,7 +1,7 @@
 """Parts: an option belongs to one, and what a value needs all chosen ones give."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 
@@ -24,7 +24,7 @@ from flwr_causal.errors import ConfigError
 class Search(Part):
     """A search."""
 
-    text: ClassVar[str] = "solver='search'"
+    text = "solver='search'"
 
     least: float = bounded(0.1, least=0)
 
@@ -33,8 +33,8 @@ class Search(Part):
 class Wide(Search):
     """A wide one."""
 
-    text: ClassVar[str] = "solver='wide'"
-    gives: ClassVar[frozenset[str]] = all_but("folds", "weights")
+    text = "solver='wide'"
+    gives = all_but("folds", "weights")
 
     width: int | None = option(None, needs="median", least=1)
 
@@ -183,5 +183,5 @@ def test_words_are_those_of_the_list():
     assert words() == set()
     assert all_but("folds") == set(WORDS) - {"folds"}
     for misspelt in (lambda: words("fold"), lambda: all_but("fold"), lambda: option(0, needs="x")):
-        with pytest.raises(AssertionError):
+        with pytest.raises(ConfigError, match="there are sample, restart"):
             misspelt()

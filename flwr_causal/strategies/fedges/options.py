@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import bounded
@@ -68,12 +68,10 @@ class FusedGraphs(Part):
         one, for which parties send no score. Default: "best".
     """
 
-    text: ClassVar[str] = "mode='fusion', or mode='scores' with start='driven'"
-    gives: ClassVar[frozenset[str]] = all_but("exact", "functions", "iterations")
-    needs: ClassVar[frozenset[str]] = words("replies")
-    chosen_by: ClassVar[tuple[str, ...]] = (
-        *("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),
-    )
+    text = "mode='fusion', or mode='scores' with start='driven'"
+    gives = all_but("exact", "functions", "iterations")
+    needs = words("replies")
+    chosen_by = (*("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),)
 
     fusion: str | float | None = None
     start: Literal["driven", "fuse", "overwrite"] | None = None
@@ -92,7 +90,7 @@ class DrivenRounds(Part):
         Start "driven": number of rounds without a better graph after which the run ends.
     """
 
-    text: ClassVar[str] = "start='driven'"
+    text = "start='driven'"
 
     patience: int = bounded(3, least=1)
 
@@ -179,7 +177,7 @@ class Prior(Part):
         probabilities in ``run.model``.
     """
 
-    text: ClassVar[str] = (
+    text = (
         "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of "
         "graphs or where cells are missing)"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from flwr_causal.core.circuits.learners.options import (
     LearnerOptions,
@@ -26,7 +26,7 @@ class OnePass(Part):
         sent to the server.
     """
 
-    text: ClassVar[str] = "training='one-pass'"
+    text = "training='one-pass'"
 
     queries: Literal["federated", "central"] = "federated"
 
@@ -44,7 +44,7 @@ class WeightedPass(OnePass):
         in the clusters. docs/fedpc.md has the rules of "auto".
     """
 
-    text: ClassVar[str] = (
+    text = (
         "training='one-pass' of parties with different columns; with the same ones it is 'counts'"
     )
 
@@ -61,7 +61,7 @@ class ClusteredPass(WeightedPass):
         One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
     """
 
-    text: ClassVar[str] = "training='one-pass' of parties with different columns"
+    text = "training='one-pass' of parties with different columns"
 
     clusters: int = bounded(8, least=1, most=MOST)
 
@@ -77,9 +77,7 @@ class CountedPass(ClusteredPass):
         cluster, with ``variant="paper"`` all.
     """
 
-    text: ClassVar[str] = (
-        "training='one-pass' with weights='counts' of parties with different columns"
-    )
+    text = "training='one-pass' with weights='counts' of parties with different columns"
 
     products: int | None = bounded(None, least=1, most=MOST)
 

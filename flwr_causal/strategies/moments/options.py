@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
@@ -48,8 +48,8 @@ class BlockColumns(Part):
         category say nothing of its regression; all stated targets count as such.
     """
 
-    text: ClassVar[str] = "text_columns='keep' or model='curved'"
-    gives: ClassVar[frozenset[str]] = all_but("numbers", "centring", "median", "small counts")
+    text = "text_columns='keep' or model='curved'"
+    gives = all_but("numbers", "centring", "median", "small counts")
 
     categories: str = ""
     numbers: str = ""
@@ -72,7 +72,7 @@ class LaggedEffects(Lagged):
         Whether effects within a step are fitted; "auto": if they lower the held-out error by 2 %.
     """
 
-    text: ClassVar[str] = Lagged.text
+    text = Lagged.text
 
     select_order: bool = option(False, needs=("folds", "weights"))
     instantaneous: bool | Literal["auto"] = option(
@@ -158,10 +158,8 @@ class SumsByParty(Part):
         ``groups``.
     """
 
-    text: ClassVar[str] = "local_graphs=True"
-    gives: ClassVar[frozenset[str]] = all_but(
-        "centring", "median", "folds", "functions", "iterations", "sets"
-    )
+    text = "local_graphs=True"
+    gives = all_but("centring", "median", "folds", "functions", "iterations", "sets")
 
     unknown_targets: bool = option(False, needs=("parties", "sufficiency"))
     local_graphs: bool = option(False, needs=("parties", "sufficiency"))
@@ -201,7 +199,7 @@ class SearchOfEdges(Part):
         linear, see ``core.linear.order_search.LEAST_EFFECT``.
     """
 
-    text: ClassVar[str] = "solver='order' or 'class'"
+    text = "solver='order' or 'class'"
 
     least_effect: float = bounded(LEAST_EFFECT, least=0, below=1)
 
@@ -218,9 +216,7 @@ class StableEdges(SearchOfEdges):
         what the default was chosen on). 0 keeps all edges of the best graph. Replicates keep them.
     """
 
-    text: ClassVar[str] = (
-        "solver='order' and rows without time, interventions, epsilon and local_graphs"
-    )
+    text = "solver='order' and rows without time, interventions, epsilon and local_graphs"
 
     stability: float = bounded(LEAST_SHARE, least=0, most=1)
 
@@ -236,8 +232,8 @@ class GreedyClass(Part):
         "ges". Default: no limit.
     """
 
-    text: ClassVar[str] = "solver='class' or 'ges'"
-    gives: ClassVar[frozenset[str]] = all_but("weights")
+    text = "solver='class' or 'ges'"
+    gives = all_but("weights")
 
     max_parents: int | None = bounded(None, least=1, most=MOST)
 
@@ -263,7 +259,7 @@ class Penalised(Part):
         the same moments.
     """
 
-    text: ClassVar[str] = "solver='dagma' or 'notears'"
+    text = "solver='dagma' or 'notears'"
 
     sparsity: float | Literal["auto", "bic", "held-out"] = option(
         "auto", needs={"bic": ("candidates",), "held-out": ("candidates", "folds")}, least=0
@@ -282,7 +278,7 @@ class Refitted(Penalised):
         ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
     """
 
-    text: ClassVar[str] = "solver='dagma' or 'notears' without polish"
+    text = "solver='dagma' or 'notears' without polish"
 
     refit: bool = True
 
@@ -298,7 +294,7 @@ class PolishedGraph(Penalised):
         same variance, as in the papers' simulations; real data seldom satisfy this.
     """
 
-    text: ClassVar[str] = "polish=True"
+    text = "polish=True"
 
     score: Literal["bic", "equal-variance"] = "bic"
 
@@ -317,10 +313,10 @@ class PenalisedSteps(PenalisedLags):
         as in fMRI.
     """
 
-    text: ClassVar[str] = "time series (order=1 or more) by the solvers 'dagma' or 'notears'"
-    needs: ClassVar[frozenset[str]] = words("observed")
-    chosen_by: ClassVar[tuple[str, ...]] = ("order",)
-    instead: ClassVar[str] = "0 with the solvers 'dagma' and 'notears'"
+    text = "time series (order=1 or more) by the solvers 'dagma' or 'notears'"
+    needs = words("observed")
+    chosen_by = ("order",)
+    instead = "0 with the solvers 'dagma' and 'notears'"
 
     regression: Literal["lasso", "ridge", "held-out"] = option(
         "lasso", needs={"held-out": ("folds",)}
@@ -338,7 +334,7 @@ class Ridge(PenalisedSteps):
         Weight of the squared norm, in units of the variables' variance.
     """
 
-    text: ClassVar[str] = "regression='ridge' or 'held-out'"
+    text = "regression='ridge' or 'held-out'"
 
     ridge: float | Literal["held-out"] = bounded("held-out", least=0)
 

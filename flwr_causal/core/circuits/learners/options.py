@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part
@@ -31,7 +31,7 @@ class HeadSwitch(Part):
         different columns there is no head.
     """
 
-    text: ClassVar[str] = (
+    text = (
         "learner='class-conditional' or 'trees' with training='sums' of parties that hold the same "
         "columns and a target"
     )
@@ -51,7 +51,7 @@ class HeadOptions(HeadSwitch):
         takes one exchange more.
     """
 
-    text: ClassVar[str] = HeadSwitch.text
+    text = HeadSwitch.text
 
     decision: Literal["most-probable", "macro-f1"] = "most-probable"
 
@@ -67,7 +67,7 @@ class TreesOptions(Part):
         at one party, components of the mixture. Default: by the number of rows.
     """
 
-    text: ClassVar[str] = "learner='trees', or weights='em'"
+    text = "learner='trees', or weights='em'"
 
     components: int | None = bounded(None, least=1, most=MOST)
 
@@ -92,7 +92,7 @@ class EinsumSize(Part):
         same number. Empty: the columns are not pixels.
     """
 
-    text: ClassVar[str] = "learner='einsum'"
+    text = "learner='einsum'"
 
     depth: int = bounded(4, least=1, most=MOST)
     replicas: int = bounded(5, least=1, most=MOST)
@@ -129,7 +129,7 @@ class EinsumOptions(EinsumSize):
         rows) and 10 of 5 have -17.6, but -13.4 and -11.4 on 450 rows of six columns.
     """
 
-    text: ClassVar[str] = "learner='einsum' with training='sums'"
+    text = "learner='einsum' with training='sums'"
 
     batches: int = bounded(5, least=1, most=MOST)
 
@@ -154,7 +154,7 @@ class SpnOptions(Part):
         the paper the class is a column like the others.
     """
 
-    text: ClassVar[str] = "learner='spn'"
+    text = "learner='spn'"
 
     blocks: bool = True
     correlation: float | None = bounded(None, least=0, below=1)

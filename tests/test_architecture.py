@@ -22,6 +22,7 @@ FLOORS = (
     "core.saved core.threads core.words",
     "contract core.answers core.devices core.folds core.received core.ties",
     "core.options",
+    "core.parts",
     "core.description core.graphs core.privacy",
     "core.linear",
     "core.discrete core.interventions",

@@ -7,7 +7,7 @@ import math
 import sys
 import types
 from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
-from dataclasses import field, fields
+from dataclasses import field, fields, is_dataclass
 from functools import cache
 from typing import (
     TYPE_CHECKING,
@@ -55,10 +55,11 @@ def option_types(owner: type) -> Mapping[str, Any]:
 def _option_types(owner: type) -> dict[str, Any]:
     wanted = {field.name for field in fields(owner) if field.init}
     types_by_name: dict[str, Any] = {}
-    for base in reversed(owner.__mro__):
+    for base in (one for one in reversed(owner.__mro__) if is_dataclass(one)):
+        wanted_here = wanted & {one.name for one in fields(base)}
         # Annotations of other fields may name classes that are imported for type checkers only.
         annotations = {
-            k: v for k, v in vars(base).get("__annotations__", {}).items() if k in wanted
+            k: v for k, v in vars(base).get("__annotations__", {}).items() if k in wanted_here
         }
         part = types.SimpleNamespace(__annotations__=annotations)
         types_by_name |= get_type_hints(part, vars(sys.modules[base.__module__]))
@@ -129,39 +130,6 @@ def bounded(default: Any, **bounds: float) -> Any:
 def within(**bounds: float) -> dict[str, Any]:
     """Return the metadata of a field that is a number within bounds."""
     return {"bounds": Bounds(**bounds)}
-
-
-class Mode(NamedTuple):
-    """A setting in which an option has an effect.
-
-    Parameters
-    ----------
-    text : str
-        What the option is for, in words: "model='mlp'".
-    holds : callable
-        ``strategy -> bool``: whether its options, as far as they are decided, may be this setting.
-    """
-
-    text: str
-    holds: Callable[[Any], bool]
-
-
-def only(mode: Mode, default: Any, **bounds: float) -> Any:
-    """Return the field of an option that has an effect in one mode only, and may have bounds.
-
-    A value other than the default is refused in all others. For an option that is inherited, the
-    class attribute ``narrowed`` has the mode, by name.
-    """
-    return field(default=default, metadata={"mode": mode, **(within(**bounds) if bounds else {})})
-
-
-def modes_of(kind: type) -> dict[str, tuple[Mode, ...]]:
-    """Return the modes of the options that have an effect in some settings only, by option."""
-    found = {one.name: [one.metadata["mode"]] for one in fields(kind) if "mode" in one.metadata}
-    for base in kind.__mro__:
-        for name, mode in vars(base).get("narrowed", {}).items():
-            found.setdefault(name, []).append(mode)
-    return {name: tuple(modes) for name, modes in found.items()}
 
 
 def number_or_none(value: float | str) -> float | None:

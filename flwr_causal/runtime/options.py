@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from flwr_causal.core.options import MOST, Mode, bounded, check_bounds, check_types, only
+from flwr_causal.core.options import MOST, bounded, check_bounds, check_types
+from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDrop, FailDrop  # noqa: TC001 (checked by type)
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.protocol.bundle import MOST_REPLICATES
@@ -19,19 +20,112 @@ def sends_counts(method: Any) -> bool:
     )
 
 
-SECURE = Mode("secure_aggregation=True", lambda method: method.options.secure_aggregation)
-OF_COUNTS = Mode("methods and options that send counts of rows", sends_counts)
-OF_FEW_ROWS = Mode(
-    "methods and options that send counts of rows, or join different columns by ids",
-    lambda method: sends_counts(method) or method._joins_columns,
-)
 #: Of these options "auto" is decided by the parties' reports; they are asked as by "fail" before.
 OPEN = ("text_columns", "missing_values", "unshared_columns", "constant_columns")
-OF_GRAPHS = Mode("methods that return a graph", lambda method: False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalOptions:
+class Secure(Part):
+    """Sums over all parties that hide what each of them has.
+
+    Parameters
+    ----------
+    min_parties : int, default 3
+        Fewest parties with which such a run starts, at least 3, and fewest of a group.
+    groups : int or "auto", default 1
+        With ``secure_aggregation``: add up in so many groups of parties instead of all together;
+        "auto" makes as many groups as ``min_parties`` allows. The server learns each group's sums.
+        Medians, influence and ``leave_one_out`` are then by group. The groups follow from ``seed``
+        and the parties' names and stay the same; see docs/security.md.
+    """
+
+    text = "secure_aggregation=True"
+    gives = all_but("sample", "restart", "parties", "replies", "median", "small counts")
+    remedies = (
+        ("parties", "groups given"),
+        ("median", "groups given"),
+    )
+
+    min_parties: int = option(LEAST_PARTIES, least=LEAST_PARTIES)
+    groups: int | Literal["auto"] = option(1, needs="parties", least=1, most=MOST)
+
+
+class Grouped(Secure):
+    """Sums over groups of parties."""
+
+    text = "secure_aggregation=True and groups"
+    gives = Secure.gives | words("parties", "median")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewRows(Part):
+    """Limits on how few rows there are behind what leaves a party.
+
+    Parameters
+    ----------
+    minimum_count : int, default 5
+        The fewest rows behind a count of rows, or behind a sum over some of the rows, that leaves a
+        party; ``small_counts`` says what is done with smaller ones.
+    """
+
+    text = "methods and options that send counts of rows, or join different columns by ids"
+
+    minimum_count: int = option(5, least=0, most=MOST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedRows(FewRows):
+    """Counts of rows.
+
+    Parameters
+    ----------
+    small_counts : {"report", "suppress", "refuse"}, default "report"
+        What parties do with counts of fewer rows: send them; send 0 instead, so that tables count
+        fewer rows than there are; or refuse to reply. For methods that send counts, without
+        ``secure_aggregation``, which hides them. docs/privacy/schema.md says what still follows
+        from sums.
+    """
+
+    text = "methods and options that send counts of rows"
+
+    small_counts: Literal["report", "suppress", "refuse"] = option(
+        "report", needs=dict.fromkeys(("suppress", "refuse"), ("small counts",))
+    )
+
+
+class Suppressed(Part):
+    """Small counts that parties send as 0."""
+
+    text = "small_counts='suppress', as counts of rows that are drawn again disclose them"
+    gives = all_but("draws")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated(Part):
+    """Trainings beside the main one, in the same exchanges.
+
+    Parameters
+    ----------
+    replicates : int, default 0
+        Number of bootstrap replicates: trainings on rows that each party draws from its own with
+        replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
+        share of the replicates that have the edge; see docs/confidence.md. Each party sends
+        everything ``replicates + 1`` times.
+    leave_one_out : bool, default False
+        Train without each of the parties as well (with ``groups``, without each of these), in the
+        same exchanges: ``run.influence`` is then the change of the graph without each. Each party
+        sends everything as many times as there are parties. It shows the server what each party
+        adds; see docs/privacy.md.
+    """
+
+    text = "methods that return a graph"
+
+    replicates: int = option(0, needs="draws", least=0, most=MOST_REPLICATES)
+    leave_one_out: bool = option(False, needs="parties")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalOptions(Secure, CountedRows, Repeated):
     """The options that all methods share.
 
     A method's own are fields of a subclass. Types and bounds are checked when they are made.
@@ -71,39 +165,14 @@ class CausalOptions:
     precision : {"float64", "float32"}, default "float64"
         The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
         accuracy an exchange.
-    replicates : int, default 0
-        Number of bootstrap replicates: trainings on rows that each party draws from its own with
-        replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
-        share of the replicates that have the edge; see docs/confidence.md. Each party sends
-        everything ``replicates + 1`` times.
-    leave_one_out : bool, default False
-        Train without each of the parties as well (with ``groups``, without each of these), in the
-        same exchanges: ``run.influence`` is then the change of the graph without each. Each party
-        sends everything as many times as there are parties. It shows the server what each party
-        adds; see docs/privacy.md.
     secure_aggregation : bool, default False
         Let the server learn sums over all parties only: parties add masks that cancel in the sum.
         Numbers of rows, means and influence by party are then unknown. docs/security.md lists the
         methods and options that have it, what it protects against, and what follows where a party
         does not reply.
-    min_parties : int, default 3
-        Fewest parties with which such a run starts, at least 3, and fewest of a group.
-    groups : int or "auto", default 1
-        With ``secure_aggregation``: add up in so many groups of parties instead of all together;
-        "auto" makes as many groups as ``min_parties`` allows. The server learns each group's sums.
-        Medians, influence and ``leave_one_out`` are then by group. The groups follow from ``seed``
-        and the parties' names and stay the same; see docs/security.md.
     signing_key : str or None, default None
         Path, on the server's machine, of an Ed25519 private key (``ssh-keygen -t ed25519 -N ""``)
         that signs what the run asks. Parties whose policy lists its public key refuse other runs.
-    minimum_count : int, default 5
-        The fewest rows behind a count of rows, or behind a sum over some of the rows, that leaves a
-        party; ``small_counts`` says what is done with smaller ones.
-    small_counts : {"report", "suppress", "refuse"}, default "report"
-        What parties do with counts of fewer rows: send them; send 0 instead, so that tables count
-        fewer rows than there are; or refuse to reply. For methods that send counts, without
-        ``secure_aggregation``, which hides them. docs/privacy/schema.md says what still follows
-        from sums.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -167,40 +236,44 @@ class CausalOptions:
 
     seed: int = bounded(0, least=0)
     max_rounds: int = bounded(1, least=1, most=MOST)
-    fraction_train: float = bounded(1.0, above=0, most=1)
+    fraction_train: float = option(1.0, needs="sample", above=0, most=1)
     min_available_nodes: int = bounded(2, least=1)
     expected_parties: str = ""
     quorum: float = bounded(0.5, above=0, most=1)
     round_timeout: float = bounded(3600.0, above=0)
     server_timeout: float = bounded(3600.0, above=0)
-    changed_tables: Literal["fail", "restart"] = "fail"
+    changed_tables: Literal["fail", "restart"] = option("fail", needs="restart")
     precision: Literal["float64", "float32"] = "float64"
-    replicates: int = bounded(0, least=0, most=MOST_REPLICATES)
-    leave_one_out: bool = False
     secure_aggregation: bool = False
-    min_parties: int = only(SECURE, LEAST_PARTIES, least=LEAST_PARTIES)
-    groups: int | Literal["auto"] = only(SECURE, 1, least=1, most=MOST)
-    minimum_count: int = only(OF_FEW_ROWS, 5, least=0, most=MOST)
-    small_counts: Literal["report", "suppress", "refuse"] = only(OF_COUNTS, "report")
     signing_key: str | None = None
     output_dir: str | None = None
     resume: bool = False
     row_id: str = ""
     strict: bool = False
     missing_values: AutoDrop = "auto"
-    missing_texts: str = ""
-    exclude: str = ""
-    columns: str = ""
+    missing_texts: str = option("", needs="reports")
+    exclude: str = option("", needs="reports")
+    columns: str = option("", needs="reports")
     dictionary: str | None = None
-    constant_columns: AutoDrop = "auto"
-    text_columns: AutoDrop = "auto"
+    constant_columns: AutoDrop = option("auto", needs="reports")
+    text_columns: AutoDrop = option("auto", needs="states")
     unshared_columns: AutoDrop = "auto"
     identifiers: Literal["auto", "fail"] = "auto"
-    duplicate_columns: FailDrop = "fail"
+    duplicate_columns: FailDrop = option("fail", needs="reports")
 
     def __post_init__(self) -> None:
         check_types(self)
         check_bounds(self)
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose; subclasses add theirs."""
+        found: list[type[Part]] = [Repeated]
+        if self.secure_aggregation:
+            found.append(Secure if self.groups == 1 else Grouped)
+        if self.small_counts == "suppress":
+            found.append(Suppressed)
+        return tuple(found)
 
     @property
     def role_columns(self) -> tuple[str, ...]:

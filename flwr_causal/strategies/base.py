@@ -16,6 +16,7 @@ from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require
+from flwr_causal.core.parts import check_parts
 from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps, with_total
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
@@ -41,11 +42,10 @@ from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.secure.ring import not_a_sum
 from flwr_causal.strategies.dictionary import with_dictionary
 from flwr_causal.strategies.options import (
-    check_modes,
     check_names,
     check_options_type,
+    parts_of,
     refuse_fields,
-    require_fitting,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
+    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.errors import DataError
@@ -229,20 +230,13 @@ class CausalStrategy(FedAvg, Algorithm):
             self.options.resume,
             "given with output_dir",
         )
-        check_modes(self)
+        check_parts(self.options, self._parts)
         check_steps(type(self), self.run)
         if self.options.secure_aggregation:
             self._check_sums()
-        require(
-            self.options.small_counts != "suppress" or not self.options.replicates,
-            "replicates",
-            self.options.replicates,
-            "0 with small_counts='suppress', as counts of rows that are drawn again disclose them",
-        )
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
-        require_fitting(self.options, self._with_secure_aggregation, "secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
         reason = next(filter(None, reasons), "")
         if reason:
@@ -254,17 +248,9 @@ class CausalStrategy(FedAvg, Algorithm):
             )
 
     @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums, by name, and what they must be."""
-        return {
-            "fraction_train": (self.options.fraction_train == 1, "1"),
-            "changed_tables": (self.options.changed_tables == "fail", "'fail'"),
-            "leave_one_out": (
-                not self.options.leave_one_out or self.options.groups != 1,
-                "False, or groups given,",
-            ),
-            "small_counts": (self.options.small_counts == "report", "'report'"),
-        }
+    def _parts(self) -> tuple[type[Part], ...]:
+        """The parts that the options and what leaves a party choose; subclasses add to it."""
+        return parts_of(self)
 
     @property
     def exchanges_beyond(self) -> int:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.presence import joined_tables
+from flwr_causal.core.parts import Part, all_but, unmet
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError
 from flwr_causal.sources.joined import Holders
 from flwr_causal.sources.row_ids import check_ids
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.options import refuse_unfitting
+from flwr_causal.strategies.options import refuse_misfits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+
+
+class CompleteRows(Part):
+    """Sums of rows without missing cells."""
+
+    text = "complete rows"
+    gives = all_but("gaps")
+    remedies = (("gaps", "missing_values='em'"),)
+
+
+class JoinedColumns(Part):
+    """Columns of different parties, joined by the ids of their rows."""
+
+    text = "different columns"
+    gives = all_but("sample", "restart", "parties", "replies")
 
 
 class JoiningStrategy(CausalStrategy):
@@ -37,14 +53,9 @@ class JoiningStrategy(CausalStrategy):
     _columns: Sequence[set[str]] = ()
 
     @property
-    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns, by name, and what they must be."""
-        return {
-            "fraction_train": (self.options.fraction_train == 1, "1"),
-            "leave_one_out": (not self.options.leave_one_out, "False"),
-            "groups": (self.options.groups == 1, "1"),
-            "changed_tables": (self.options.changed_tables == "fail", "'fail'"),
-        }
+    def _different(self) -> type[Part]:
+        """The part of parties that hold different columns."""
+        return JoinedColumns
 
     @property
     def policy(self) -> Policy:
@@ -71,8 +82,8 @@ class JoiningStrategy(CausalStrategy):
         )
         if self._columns_differ:
             check_ids(reports)
-            refuse_unfitting(
-                self._with_different_columns,
+            refuse_misfits(
+                unmet(self.options, (*self._parts, self._different)),
                 "The parties hold different columns, which these options do not allow: set "
                 "{remedies}, or use the columns that all share (unshared_columns='drop').",
             )
@@ -83,8 +94,8 @@ class JoiningStrategy(CausalStrategy):
         """Return whether the method has these options; if columns differ, where they do."""
         if not super()._accepts(changes) or not self._columns_differ:
             return super()._accepts(changes)
-        needs = self.with_options(**changes)._with_different_columns
-        return all(fits for fits, _ in needs.values())
+        other = self.with_options(**changes)
+        return not unmet(other.options, (*other._parts, other._different))
 
     def _holders_of(
         self, agreement: Agreement, names: tuple[str, ...], presence: BoolArray

@@ -23,12 +23,12 @@ from flwr_causal.core.description.differences import (
 )
 from flwr_causal.core.description.gaps import likely_patterns
 from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, place_edges, quantile
-from flwr_causal.core.options import Mode, bounded
+from flwr_causal.core.options import bounded
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.tables import Expected
 from flwr_causal.runtime.algorithm import Ask, Note, Result
-from flwr_causal.runtime.options import OF_GRAPHS, CausalOptions
+from flwr_causal.runtime.options import CausalOptions, CountedRows, Repeated
 from flwr_causal.strategies.base import CausalStrategy
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, IntArray
+    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
@@ -94,9 +95,11 @@ class DescribeOptions(CausalOptions):
     identifiers: Literal["auto", "fail"] = "fail"
     categories: str = ""
     numbers: str = ""
-    narrowed: ClassVar[Mapping[str, Mode]] = {
-        **dict.fromkeys(("replicates", "leave_one_out"), OF_GRAPHS)
-    }
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose; there is no graph."""
+        return (*(one for one in super().parts if one is not Repeated), CountedRows)
 
 
 class Describe(CausalStrategy):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
-from flwr_causal.core.options import modes_of
+from flwr_causal.core.parts import has_option
 from flwr_causal.core.privacy.scales import ESTIMATED, as_text, of_places
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import ROLE_OPTIONS, STATED
@@ -38,14 +39,9 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
         If an option and the dictionary say different things.
     """
     options = strategy.options
-    modes = modes_of(type(options))
-
-    def has(option: str) -> bool:
-        holds = (mode.holds(strategy) for mode in modes.get(option, ()))
-        return hasattr(options, option) and all(holds)
-
+    has = partial(has_option, options, chosen=options.parts)
     if not has("dictionary"):
-        return options  # which the check of modes refuses
+        return options  # which the check of parts refuses
     excluded = split_names(options.exclude)
     changes: dict[str, Any] = {}
     for role, option in ROLE_OPTIONS.items():

@@ -23,7 +23,8 @@ from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import Mode, bounded, only, require
+from flwr_causal.core.options import bounded, require
+from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import (
     UNEQUAL_ADDITIVE,
@@ -35,7 +36,12 @@ from flwr_causal.doubts.tables import Expected
 from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
-from flwr_causal.strategies.linear import InterventionOptions, LinearStrategy, PerceptronOptions
+from flwr_causal.strategies.linear import (
+    Acted,
+    InterventionOptions,
+    LinearStrategy,
+    PerceptronOptions,
+)
 from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
@@ -65,11 +71,6 @@ BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
 SEARCH_ROUNDS = 24
 #: Largest number with variant="paper", which gives none; it takes 28 to 30.
 PAPER_ROUNDS = 100
-OF_ALGORITHM = Mode("model='linear' or 'mlp'", lambda method: method.options.model != "group")
-OF_EVIDENCE = Mode(
-    "refine='evidence' or local_graphs=True",
-    lambda method: method.options.refine == "evidence" or method.options.local_graphs,
-)
 
 
 def _of_yang(defaults: Mapping[str, float], **fixed: float) -> OfPaper:
@@ -106,16 +107,11 @@ OF_PAPER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedCausalOptions(VariantOptions, PerceptronOptions, InterventionOptions):
-    """The options of :class:`FedCausal`.
+class Evidence(Part):
+    """Gaussian-process evidence of graphs on the parties' rows.
 
     Parameters
     ----------
-    model : {"group", "linear", "mlp"}, default "group"
-        "linear" and "mlp" follow the paper's Algorithm 1 with eqs. (4) and (5) or (7); "mlp" needs
-        torch. With ``variant="paper"`` it is "mlp" if left out.
-    refine : {"evidence", "none"} or None, default None
-        None is "evidence" for the group lasso and "none" for the other models.
     noise : {"own", "equal"}, default "own"
         Noise in the evidence: of any shape, with a variance for each variable and party; or
         Gaussian, with one variance for each party.
@@ -125,6 +121,67 @@ class FedCausalOptions(VariantOptions, PerceptronOptions, InterventionOptions):
     evidence_rows : int, default 5000
         Number of rows of all parties together whose evidence is computed. Where there are more,
         each party uses the same share of its rows, at least 200, drawn at random by ``seed``.
+    """
+
+    text = "refine='evidence' or local_graphs=True"
+
+    noise: Literal["own", "equal"] = "own"
+    candidates: int = bounded(5, least=1)
+    evidence_rows: int = bounded(5000, least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragedModel(Part):
+    """The paper's algorithm, which averages the parties' weights or layers.
+
+    Parameters
+    ----------
+    proximity : float or "auto", default "auto"
+        lambda_2 of "linear" and "mlp". "auto" is 0.001 (linear) or 0 (mlp); the paper gives no
+        value, and its eq. (7), of perceptrons, has no such term.
+    acyclic_server : bool, default True
+        Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
+    """
+
+    text = "model='linear' or 'mlp'"
+
+    proximity: float | Literal["auto"] = bounded("auto", least=0)
+    acyclic_server: bool = True
+
+
+class GroupLasso(Part):
+    """A group lasso, which has an intercept for each party."""
+
+    text = "model='group'"
+    gives = all_but("centring")
+
+
+class ActedParties(Acted):
+    """Known interventions, with a median of arrays too."""
+
+    gives = Acted.gives | words("median")
+
+
+class EvidenceByParty(Part):
+    """A graph of each party by its own evidence."""
+
+    text = "local_graphs=True"
+    gives = all_but("sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedCausalOptions(
+    Evidence, AveragedModel, VariantOptions, PerceptronOptions, InterventionOptions
+):
+    """The options of :class:`FedCausal`.
+
+    Parameters
+    ----------
+    model : {"group", "linear", "mlp"}, default "group"
+        "linear" and "mlp" follow the paper's Algorithm 1 with eqs. (4) and (5) or (7); "mlp" needs
+        torch. With ``variant="paper"`` it is "mlp" if left out.
+    refine : {"evidence", "none"} or None, default None
+        None is "evidence" for the group lasso and "none" for the other models.
     local_graphs : bool, default False
         In one more exchange, with any model, every party finds the graph of highest evidence on its
         own rows. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their differences
@@ -141,14 +198,9 @@ class FedCausalOptions(VariantOptions, PerceptronOptions, InterventionOptions):
         harmonic mean variance (linear), or 0.01 (mlp). The paper gives no value; with
         ``variant="paper"`` it is 0.1 (linear, NOTEARS) or 0.01 (mlp, NOTEARS-MLP) if left out. A
         number is used without scaling.
-    proximity : float or "auto", default "auto"
-        lambda_2 of "linear" and "mlp". "auto" is 0.001 (linear) or 0 (mlp); the paper gives no
-        value, and its eq. (7), of perceptrons, has no such term.
     hidden, inner_steps, device, arithmetic
         See :class:`~flwr_causal.strategies.linear.PerceptronOptions`. With half of the
         steps the graphs are nearly as good in half the time.
-    acyclic_server : bool, default True
-        Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
     max_rounds : int or None, default None
         None is 32 for group lasso and search (8 and at most 24), 20 for the group lasso alone, 16
         for the other models, and 100 with ``variant="paper"``; one more with local graphs.
@@ -162,26 +214,25 @@ class FedCausalOptions(VariantOptions, PerceptronOptions, InterventionOptions):
         mean square of df_j/dx_i. The evidence search has no threshold.
     """
 
-    model: Literal["group", "linear", "mlp"] = "group"
+    model: Literal["group", "linear", "mlp"] = option("group", needs={"mlp": ("observed",)})
     refine: Literal["evidence", "none"] | None = None
-    noise: Literal["own", "equal"] = only(OF_EVIDENCE, "own")
-    candidates: int = only(OF_EVIDENCE, 5, least=1)
-    evidence_rows: int = only(OF_EVIDENCE, 5000, least=1)
-    local_graphs: bool = False
+    local_graphs: bool = option(False, needs=("observed", "replies"))
     sparsity: float | Literal["auto"] = bounded("auto", least=0)
-    proximity: float | Literal["auto"] = only(OF_ALGORITHM, "auto", least=0)
-    acyclic_server: bool = only(OF_ALGORITHM, True)
     max_rounds: int | None = None  # type: ignore[assignment]
-    center: Literal["party", "global"] = only(OF_ALGORITHM, "party")
+    center: Literal["party", "global"] = option("party", needs="centring")
+    acted: ClassVar[type[Acted]] = ActedParties
 
     @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        return {
-            "model": (self.model != "mlp", "'group' or 'linear'"),
-            "center": (self.center == "party", "'party'"),
-            "local_graphs": (not self.local_graphs, "False"),
-        }
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also the model, evidence and graphs of parties."""
+        found = [*super().parts, GroupLasso if self.model == "group" else AveragedModel]
+        if self.model == "mlp":
+            found.append(PerceptronOptions)
+        if self.refine == "evidence" or self.local_graphs:
+            found.append(Evidence)
+        if self.local_graphs:
+            found.append(EvidenceByParty)
+        return tuple(found)
 
 
 class FedCausal(PaperVariant, LinearStrategy):
@@ -233,12 +284,6 @@ class FedCausal(PaperVariant, LinearStrategy):
         rounds = self.options.max_rounds
         assert rounds is not None  # see `settled`
         require(rounds >= least, "max_rounds", rounds, f"{least} or more")
-        require(
-            not self.options.local_graphs or self.options.fraction_train == 1,
-            "fraction_train",
-            self.options.fraction_train,
-            "1 with local_graphs, which needs the replies of all parties",
-        )
 
     @property
     def _of_paper(self) -> OfPaper:

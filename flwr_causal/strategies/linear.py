@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.moments import Moments, data_scale, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import implied_noise
 from flwr_causal.core.linear.stability import order_search
-from flwr_causal.core.options import MOST, Mode, bounded, only, require
+from flwr_causal.core.options import MOST, bounded, require
+from flwr_causal.core.parts import Part, all_but, option, unmet
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
@@ -31,7 +32,7 @@ from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.dictionary import check_private
-from flwr_causal.strategies.options import refuse_unfitting, require_fitting, takes
+from flwr_causal.strategies.options import refuse_misfits, takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +47,36 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acted(Part):
+    """Known interventions on columns, which the options or some nodes state.
+
+    Parameters
+    ----------
+    interventions : dict or str, optional
+        From a party's name (in a simulation also its number) to the columns that interventions set
+        or changed in all its rows; or such a mapping as JSON text. The rows then say nothing about
+        what causes these columns. A node may state its own columns in its node config,
+        ``interventions='x,y'``.
+    intervention_column : str, default ""
+        The column whose values name the columns on which an intervention acted in each row,
+        separated by commas; empty where there was none. It is no variable.
+    """
+
+    text = "interventions"
+    gives = all_but("centring", "median", "folds", "observed")
+
+    interventions: dict[Any, Any] | str | None = option(None, needs="sets")
+    intervention_column: str = option("", needs=("sets", "reports"))
+
+
+class Median(Part):
+    """A geometric median of the parties' arrays in place of their mean."""
+
+    text = "aggregation='median'"
+    gives = all_but("exact")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +105,12 @@ class LinearOptions(CausalOptions):
     """
 
     standardize: bool = False
-    center: Literal["global", "party"] = "global"
-    threshold: float = bounded(0.3, least=0)
+    center: Literal["global", "party"] = option("global", needs="centring")
+    threshold: float = option(0.3, needs="weights", least=0)
     knowledge: Knowledge | str | None = None
-    aggregation: Literal["mean", "median"] = "mean"
+    aggregation: Literal["mean", "median"] = option("mean", needs="median")
+    #: The part of known interventions, which nodes may state too.
+    acted: ClassVar[type[Acted]] = Acted
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,42 +133,20 @@ class LinearOptions(CausalOptions):
         return False
 
     @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        return {
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
-        }
-
-    @property
-    def with_privacy(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit differential privacy, by name, and what they must be."""
-        return {}
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also a median."""
+        return (*super().parts, Median) if self.aggregation == "median" else super().parts
 
 
 @dataclass(frozen=True, kw_only=True)
-class InterventionOptions(LinearOptions):
+class InterventionOptions(Acted, LinearOptions):
     """The options of the linear methods that use known interventions.
 
     The method's client is an :class:`~flwr_causal.clients.interventions.InterventionClient`, and
     the contract's reports include "interventions". It leaves the rows under an intervention on a
     column out of the loss of this column. ``agreement.targets`` are the sets of columns by which
     rows are grouped; without interventions it is empty.
-
-    Parameters
-    ----------
-    interventions : dict or str, optional
-        From a party's name (in a simulation also its number) to the columns that interventions set
-        or changed in all its rows; or such a mapping as JSON text. The rows then say nothing about
-        what causes these columns. A node may state its own columns in its node config,
-        ``interventions='x,y'``.
-    intervention_column : str, default ""
-        The column whose values name the columns on which an intervention acted in each row,
-        separated by commas; empty where there was none. It is no variable.
     """
-
-    interventions: dict[Any, Any] | str | None = None
-    intervention_column: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,6 +163,11 @@ class InterventionOptions(LinearOptions):
     def states_interventions(self) -> bool:
         """Whether the options state interventions; nodes may state them too."""
         return bool(self.interventions or self.intervention_column)
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also known interventions."""
+        return (*super().parts, self.acted) if self.states_interventions else super().parts
 
     @property
     def role_columns(self) -> tuple[str, ...]:
@@ -172,14 +188,10 @@ class LinearStrategy(CausalStrategy):
         def __init__(self, **options: Any) -> None: ...
 
     def validate(self) -> None:
-        """Check that the options fit each other, interventions and differential privacy."""
-        if self.options.states_interventions:
-            require_fitting(self.options, self.options.with_interventions, "interventions")
-        if self.options.private:
-            require_fitting(self.options, self.options.with_privacy, "epsilon")
-            if self._entries is not None:
-                check_private(self._entries, self.options.text_columns)
+        """Check that the options fit each other, and the dictionary differential privacy."""
         super().validate()
+        if self.options.private and self._entries is not None:
+            check_private(self._entries, self.options.text_columns)
 
     @property
     def _private(self) -> bool:  # type: ignore[override]
@@ -195,18 +207,6 @@ class LinearStrategy(CausalStrategy):
     def held_out(self) -> bool:
         """Whether parties hold out some of their rows, by which something is chosen."""
         return False
-
-    @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums; rows without a perturbation are counted by party."""
-        return {
-            **super()._with_secure_aggregation,
-            "center": (self.options.center in ("global", *OWN_LEVELS), "'global' or 'series'"),
-            "aggregation": (
-                self.options.aggregation == "mean" or self.options.groups != 1,
-                "'mean', or groups given,",
-            ),
-        }
 
     @property
     def _fewest_groups(self) -> int:
@@ -244,8 +244,8 @@ class LinearStrategy(CausalStrategy):
             said = [left_out_text(left)] if left else []
             agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
         if agreement.targets:
-            refuse_unfitting(
-                self.options.with_interventions,
+            refuse_misfits(
+                unmet(self.options, (*self._parts, self.options.acted)),
                 "Some nodes state interventions, which this run does not use: set {remedies}, or "
                 "take 'interventions' out of their node configs.",
             )
@@ -492,12 +492,8 @@ def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) ->
     return np.asarray((rows * np.where(held, within, 0.0)).sum(axis=0) / (rows * held).sum(axis=0))
 
 
-OF_LINEAR = Mode("model='linear'", lambda method: method.options.model == "linear")
-OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.options.model == "mlp")
-
-
 @dataclass(frozen=True, kw_only=True)
-class PerceptronOptions:
+class PerceptronOptions(Part):
     """The options of ``model="mlp"``, which needs torch.
 
     Parameters
@@ -512,10 +508,13 @@ class PerceptronOptions:
         Floating-point type of torch's computations.
     """
 
-    hidden: int = only(OF_PERCEPTRONS, 10, least=1, most=MOST)
-    inner_steps: int = only(OF_PERCEPTRONS, 100, least=1, most=MOST)
-    device: str = only(OF_PERCEPTRONS, "cpu")
-    arithmetic: Literal["float64", "float32"] = only(OF_PERCEPTRONS, "float64")
+    text = "model='mlp'"
+    gives = all_but("solvers", "candidates")
+
+    hidden: int = bounded(10, least=1, most=MOST)
+    inner_steps: int = bounded(100, least=1, most=MOST)
+    device: str = "cpu"
+    arithmetic: Literal["float64", "float32"] = "float64"
 
     def validate_perceptrons(self) -> None:
         """Check the options' values.

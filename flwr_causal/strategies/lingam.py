@@ -16,7 +16,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
 from flwr_causal.core.linear.solution import edge_weights, refit_support
-from flwr_causal.core.options import Mode, bounded
+from flwr_causal.core.options import bounded
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import (
@@ -67,15 +67,10 @@ class LingamOptions(RowsOrSeriesOptions):
     threshold : float, default 0.0
         Edges of absolute weight up to this are left out. The edges of the result have passed the
         BIC already, which does not depend on units.
-    lagged_sparsity : None
-        Has no effect: there is no L1 norm.
     """
 
     max_rounds: int = bounded(20, least=2)
     threshold: float = 0.0
-    narrowed: ClassVar[Mapping[str, Mode]] = {
-        "lagged_sparsity": Mode("methods with an L1 norm", lambda method: False)
-    }
 
 
 class Lingam(LinearStrategy):
@@ -119,7 +114,8 @@ class Lingam(LinearStrategy):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        self.options.check_center()
+        if self.options.order:
+            self.options.check_series()
 
     @property
     def data(self) -> DataKind:

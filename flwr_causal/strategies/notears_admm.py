@@ -21,22 +21,20 @@ from flwr_causal.core.consensus.schedules import (
 from flwr_causal.core.linear.order_search import ROWS_FOR_ORDERS
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import Mode, bounded, number_or_none, only, require
+from flwr_causal.core.options import number_or_none, require
+from flwr_causal.core.parts import Part, all_but, option
 from flwr_causal.doubts.graphs import plausible
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.sources.by_party import sums_by_party
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.linear import (
-    OF_LINEAR,
-    OF_PERCEPTRONS,
     InterventionOptions,
     LinearStrategy,
     PerceptronOptions,
 )
 from flwr_causal.strategies.local_graphs import local_graphs, require_several
-from flwr_causal.strategies.options import require_fitting, takes
-from flwr_causal.strategies.privacy import NOT_PRIVATE, PrivateOptions
-from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions
+from flwr_causal.strategies.privacy import PrivateOptions
+from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.strategies.options import takes
 
 
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
@@ -90,7 +89,29 @@ OF_PAPER = {"linear": _of_ng_zhang(1e-3, 0.01), "mlp": _of_ng_zhang(0.1, 0.001)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ADMMOptions(VariantOptions, InterventionOptions):
+class EarlyStop(Part):
+    """The default algorithm, which may end before its last round.
+
+    Parameters
+    ----------
+    early_stop : bool, default True
+        End when h is small, the parties agree and the graph has been stable for some rounds.
+    """
+
+    text = "variant='default'"
+
+    early_stop: bool = True
+
+
+class OwnGraphs(Part):
+    """A graph of each party, from moments that all parties send."""
+
+    text = "local_graphs=True"
+    gives = all_but("sample", "median")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
     """The options of :class:`LinearADMM`.
 
     Parameters
@@ -127,8 +148,6 @@ class ADMMOptions(VariantOptions, InterventionOptions):
         Use the last exchange to fit the weights of the final graph by least squares and to estimate
         noise variances. None is True. Without it the weights are those of the ADMM and
         ``run.model`` is None. With required edges it is always done.
-    early_stop : bool, default True
-        End when h is small, the parties agree and the graph has been stable for some rounds.
     local_graphs : bool, default False
         In one more exchange the parties send the second moments of all their columns, from which
         the server finds each party's own graph (``core.interventions.local_graphs``): the common
@@ -138,29 +157,22 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     """
 
     max_rounds: int | None = None  # type: ignore[assignment]
-    sparsity: float | Literal["auto", "bic", "held-out"] = bounded("auto", least=0)
+    sparsity: float | Literal["auto", "bic", "held-out"] = option(
+        "auto",
+        # Held-out rows are counted by party.
+        needs={"bic": ("candidates",), "held-out": ("candidates", "folds", "replies")},
+        least=0,
+    )
     threshold: float | None = None  # type: ignore[assignment]
-    search: bool | None = None
+    search: bool | None = option(None, needs="solvers")
     refit: bool | None = None
-    early_stop: bool = only(OURS, True)
-    local_graphs: bool = False
+    local_graphs: bool = option(False, needs=("parties", "observed", "solvers"))
 
     @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        return {
-            **super().with_interventions,
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
-            "local_graphs": (not self.local_graphs, "False"),
-        }
-
-    @property
-    def with_local_graphs(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit own graphs of the parties, by name, and what they must be."""
-        return {
-            "aggregation": (self.aggregation == "mean", "'mean'"),
-            "fraction_train": (self.fraction_train == 1, "1"),
-        }
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also the default algorithm and graphs of parties."""
+        own = [EarlyStop] if self.variant == "default" else []
+        return (*super().parts, *own, *([OwnGraphs] if self.local_graphs else []))
 
 
 class LinearADMM(PaperVariant, LinearStrategy):
@@ -197,25 +209,12 @@ class LinearADMM(PaperVariant, LinearStrategy):
         needed = f"{least} or more{' with local_graphs=True' if self.options.local_graphs else ''}"
         require(self._papers or rounds >= least, "max_rounds", rounds, needed)
         super().validate()
-        if self.options.local_graphs:
-            require_fitting(self.options, self.options.with_local_graphs, "local_graphs=True")
         if self.options.search:
             candidates = len(self.candidates) == 1
             require(candidates, "search", True, "False where sparsity or lags are chosen")
             require(self.options.refit is not False, "search", True, "False with refit=False")
             by_sums = self.options.aggregation == "mean"
             require(by_sums, "search", True, "False with aggregation='median'")
-
-    @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums; held-out rows are counted by party."""
-        by_bic = (self._choice != "held-out", "'bic', or 'auto' or a number without select_order,")
-        by_group = self.options.groups != 1 or not self.options.local_graphs
-        return {
-            **super()._with_secure_aggregation,
-            "sparsity": by_bic,
-            "local_graphs": (by_group, "False, or groups given,"),
-        }
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; with local graphs there must be parties to compare.
@@ -471,31 +470,13 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
         Largest number of L-BFGS steps of a party in a round, ``model="mlp"``.
     """
 
-    model: Literal["linear", "mlp"] = "linear"
-    inner_steps: int = only(OF_PERCEPTRONS, 20)
-    # A party's report follows from one release of all its columns.
-    narrowed: ClassVar[Mapping[str, Mode]] = {
-        "search": OF_LINEAR,
-        "local_graphs": OF_LINEAR,
-        "text_columns": NOT_PRIVATE,
-    }
+    model: Literal["linear", "mlp"] = option("linear", needs={"mlp": ("observed", "iterations")})
+    inner_steps: int = 20
 
     @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        return {**super().with_interventions, "model": (self.model == "linear", "'linear'")}
-
-    @property
-    def with_privacy(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit differential privacy: the moments of a table's rows."""
-        return {
-            **super().with_privacy,
-            "model": (self.model == "linear", "'linear'"),
-            "interventions": (self.interventions is None, "left out"),
-            "intervention_column": (not self.intervention_column, "left out"),
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
-            "local_graphs": (not self.local_graphs, "False"),
-        }
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also perceptrons."""
+        return (*super().parts, PerceptronOptions) if self.model == "mlp" else super().parts
 
 
 class NotearsADMM(LinearADMM):
@@ -547,9 +528,6 @@ class NotearsADMM(LinearADMM):
         """Check the options' values."""
         super().validate()
         self.options.validate_perceptrons()
-        if self.options.model == "mlp":
-            fits = self.options.sparsity not in ("bic", "held-out")
-            require(fits, "sparsity", self.options.sparsity, "'auto' or a number with model='mlp'")
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns.

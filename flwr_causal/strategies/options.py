@@ -1,19 +1,22 @@
-"""Checks of a strategy's options: their names, and the settings that they fit."""
+"""Checks of a strategy's options: their names, and the parts that they choose."""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from flwr_causal.core.arguments import shown
-from flwr_causal.core.options import modes_of, option_types, require
+from flwr_causal.core.options import option_types
 from flwr_causal.core.words import did_you_mean
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.options import options_by_method
+from flwr_causal.runtime.options import CountedRows, FewRows, sends_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from flwr_causal.core.parts import Misfit, Part
 
 #: Options of one method that users may expect of others, with the settings that have them.
 ELSEWHERE = {
@@ -26,9 +29,6 @@ ELSEWHERE = {
 }
 
 _Taken = ParamSpec("_Taken")
-
-#: By option, whether its value fits a setting, and what it must be, in words.
-Needs: TypeAlias = "Mapping[str, tuple[bool, str]]"
 
 
 def refuse_fields(strategy: type) -> None:
@@ -91,38 +91,16 @@ def check_names(strategy: Any, given: Mapping[str, object]) -> None:
             )
 
 
-def require_fitting(options: Any, needs: Needs, setting: str) -> None:
-    """Raise a ConfigError for an option that does not fit a setting."""
-    for name, (fits, needed) in needs.items():
-        require(fits, name, getattr(options, name), f"{needed} with {setting}")
+def parts_of(strategy: Any) -> tuple[type[Part], ...]:
+    """Return the parts that a strategy's options choose, and those of what leaves a party."""
+    chosen: tuple[type[Part], ...] = strategy.options.parts
+    if sends_counts(strategy):
+        return (*chosen, CountedRows)
+    return (*chosen, FewRows) if strategy._joins_columns else chosen
 
 
-def refuse_unfitting(needs: Needs, message: str) -> None:
-    """Raise a ConfigError for all that do not fit; the message says by {remedies} what to set."""
-    unfitting = {name: needed for name, (fits, needed) in needs.items() if not fits}
-    if unfitting:
-        listed = (f"{name}={needed}" for name, needed in unfitting.items())
+def refuse_misfits(misfits: Sequence[Misfit], message: str) -> None:
+    """Raise a ConfigError for options that do not fit, if any; {remedies} says what to set."""
+    if misfits:
+        listed = dict.fromkeys(f"{one.name}={one.instead}" for one in misfits)
         raise ConfigError(message.format(remedies=", ".join(listed)))
-
-
-def check_modes(method: Any) -> None:
-    """Raise for an option that differs from its default but has no effect in this setting.
-
-    Raises
-    ------
-    ConfigError
-        Naming the option, its value and the mode that it is for.
-    """
-    options = method.options
-    defaults = {option.name: option.default for option in fields(options)}
-    for name, modes in modes_of(type(options)).items():
-        value = getattr(options, name)
-        # What is open is "fail" where nothing is decided.
-        if value == defaults[name] or (value, defaults[name]) == ("fail", "auto"):
-            continue
-        for mode in modes:
-            if not mode.holds(method):
-                raise ConfigError(
-                    f"The option '{name}' is {shown(value)}, which is for {mode.text}: leave it "
-                    "out."
-                )

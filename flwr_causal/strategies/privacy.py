@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.options import Mode, bounded, only
+from flwr_causal.core.options import bounded
+from flwr_causal.core.parts import Part, all_but
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
@@ -14,27 +15,14 @@ from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.privacy.scales import Scales
 
-#: Options about reports on some columns or on their values; a private report has names alone.
-OF_REPORTS = (
-    *("constant_columns", "duplicate_columns", "missing_texts"),
-    *("exclude", "columns", "intervention_column"),
-)
-PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.options.epsilon is not None)
-# Which columns are categories is public by a dictionary alone.
-STATES_KNOWN = Mode(
-    "runs without epsilon, or with a dictionary",
-    lambda method: method.options.epsilon is None or bool(method.options.dictionary),
-)
-NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.options.epsilon is None)
-
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateOptions(LinearOptions):
-    """The options of the linear methods with differential privacy of rows.
+class PrivateRelease(Part):
+    """One release of the sums of a party's clipped rows, with noise; nothing else leaves it.
 
     Parameters
     ----------
@@ -55,14 +43,20 @@ class PrivateOptions(LinearOptions):
         numbers have centre and scale of their places.
     """
 
+    text = "epsilon"
+    gives = all_but(
+        *("draws", "parties", "restart", "iterations", "reports", "states", "time"),
+        *("centring", "median", "exact", "sets", "folds", "functions"),
+    )
+
     epsilon: float | None = bounded(None, above=0, most=MOST_EPSILON)
-    delta: float | None = only(PRIVATE, None, least=LEAST_DELTA, below=1)
+    delta: float | None = bounded(None, least=LEAST_DELTA, below=1)
     scales: dict[Any, Any] | str | None = None
-    narrowed: ClassVar[Mapping[str, Mode]] = {
-        "scales": PRIVATE,
-        "text_columns": STATES_KNOWN,
-        **dict.fromkeys(OF_REPORTS, NOT_PRIVATE),
-    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateOptions(PrivateRelease, LinearOptions):
+    """The options of the linear methods with differential privacy of rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,16 +69,14 @@ class PrivateOptions(LinearOptions):
         return self.epsilon is not None
 
     @property
-    def with_privacy(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit differential privacy, by name, and what they must be."""
-        return {
-            "replicates": (self.replicates == 0, "0"),
-            "leave_one_out": (not self.leave_one_out, "False"),
-            "changed_tables": (self.changed_tables == "fail", "'fail'"),
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
-            "groups": (self.groups == 1, "1"),
-        }
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also a release."""
+        return (*super().parts, self._release) if self.private else super().parts
+
+    @property
+    def _release(self) -> type[PrivateRelease]:
+        """The part of a release."""
+        return PrivateRelease
 
     @property
     def used_delta(self) -> float:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.options import Mode, number_or_none, only, require
+from flwr_causal.core.options import bounded, number_or_none, require
+from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.core.series.design import companion_radius, stacked_edges
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.data.roles import SERIES
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from flwr_causal.doubts.tables import Expected
 
 
-# Values of ``center`` without lags, and with them.
-WITHOUT_TIME, OF_SERIES = ("global", "party"), ("global", "series", "phase")
 # Measured on the paper's 28 settings: summed SHD of W + A by 2Dbn in 25 rounds 104.8 (seeds 0-4)
 # and 109.6 (seeds 3000-3004); with the factor 1 it is 116.6 and 117.6, and 2 is no better than 1.6.
 # The moments method gains as much.
@@ -41,25 +40,14 @@ HARDLY_STATIONARY = 0.95
 ROWS_TO_TELL = 4
 
 
-OF_LAGS = Mode("time series (order=1 or more)", lambda method: method.options.order > 0)
-
-
 @dataclass(frozen=True, kw_only=True)
-class SeriesOptions:
-    """The options of the strategies on time series.
-
-    A row of the lagged design is [x_t, x_{t-1}, ..., x_{t-p}], with m = d (1 + p) columns.
+class Lagged(Part):
+    """Rows that are steps of time series with their lags.
 
     Parameters
     ----------
-    order : int, default 1
-        p, the number of lags.
     lagged_threshold : float, optional
         Lagged edges of absolute weight up to this are left out. Default: ``threshold``.
-    lagged_sparsity : float, optional
-        Sparsity of the lagged weights in units of that of the instantaneous weights. Default: 1, as
-        in the paper, if the sparsity is a number or the paper's; 1.6, measured, if it is computed
-        from the data.
     series_column : str, default ""
         The column whose values identify a party's series; they never leave the party. Default: a
         table is one series, and a list of tables is several.
@@ -75,16 +63,66 @@ class SeriesOptions:
         included.
     """
 
+    text = "time series (order=1 or more)"
+    gives = all_but("rows")
+    needs = words("time")
+    chosen_by = ("order",)
+
+    lagged_threshold: float | None = option(None, needs="weights", least=0)
+    series_column: str = ""
+    time_column: str = ""
+    gaps: Literal["fail", "split"] = "fail"
+    phase_column: str = ""
+    perturbed_from: float | None = None
+    perturbed_to: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PenalisedLags(Part):
+    """Lagged effects with an L1 norm.
+
+    Parameters
+    ----------
+    lagged_sparsity : float, optional
+        Sparsity of the lagged weights in units of that of the instantaneous weights. Default: 1, as
+        in the paper, if the sparsity is a number or the paper's; 1.6, measured, if it is computed
+        from the data.
+    """
+
+    text = "time series (order=1 or more) by methods and solvers with an L1 norm"
+
+    lagged_sparsity: float | None = bounded(None, least=0)
+
+
+class Timeless(Part):
+    """Rows without time, of a method that takes time series too."""
+
+    text = "order=0"
+    gives = all_but("time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesOptions(Lagged, PenalisedLags):
+    """The options of the strategies on time series.
+
+    A row of the lagged design is [x_t, x_{t-1}, ..., x_{t-p}], with m = d (1 + p) columns.
+
+    Parameters
+    ----------
+    order : int, default 1
+        p, the number of lags.
+    """
+
     order: int = 1
-    center: Literal["global", "party", "series", "phase"] = "global"
-    lagged_threshold: float | None = only(OF_LAGS, None, least=0)
-    lagged_sparsity: float | None = only(OF_LAGS, None, least=0)
-    series_column: str = only(OF_LAGS, "")
-    time_column: str = only(OF_LAGS, "")
-    gaps: Literal["fail", "split"] = only(OF_LAGS, "fail")
-    phase_column: str = only(OF_LAGS, "")
-    perturbed_from: float | None = only(OF_LAGS, None)
-    perturbed_to: float | None = only(OF_LAGS, None)
+    center: Literal["global", "party", "series", "phase"] = option(
+        "global",
+        needs={
+            "party": ("centring", "rows"),
+            "series": ("centring", "time"),
+            # Rows that are not perturbed are counted by party.
+            "phase": ("centring", "time", "replies"),
+        },
+    )
 
     def check_series(self) -> None:
         """Check that the options of series fit each other.
@@ -94,9 +132,15 @@ class SeriesOptions:
         ConfigError
             Naming the option and its possible values.
         """
-        both = (self.perturbed_from is None) == (self.perturbed_to is None)
-        require(both, "perturbed_to", self.perturbed_to, "given with perturbed_from")
-        marked = bool(self.phase_column) or self.perturbed_from is not None
+        first, last = self.perturbed_from, self.perturbed_to
+        for name, value in (("perturbed_from", first), ("perturbed_to", last)):
+            alone = value is None or not self.phase_column
+            require(alone, name, value, "left out with phase_column")
+        both = (first is None) == (last is None)
+        require(both, "perturbed_to", last, "given with perturbed_from")
+        timed = first is None or bool(self.time_column)
+        require(timed, "perturbed_from", first, "given with time_column")
+        marked = bool(self.phase_column) or first is not None
         require(self.center != "phase" or marked, "center", self.center, "given with phase_column")
         _ = self.layout
 
@@ -149,19 +193,10 @@ class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
         """The columns that are not variables, with lags also those of series, times and phases."""
         return (*super().role_columns, *(self.series_columns if self.order else ()))
 
-    def check_center(self) -> None:
-        """Check that centring and options for series fit the order.
-
-        Raises
-        ------
-        ConfigError
-            Naming the option and its possible values.
-        """
-        known = OF_SERIES if self.order else WITHOUT_TIME
-        condition = f"{' or '.join(map(repr, known))} with order {self.order}"
-        require(self.center in known, "center", self.center, condition)
-        if self.order:
-            self.check_series()
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also the design of the rows."""
+        return (*super().parts, Lagged if self.order else Timeless)
 
 
 def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:

@@ -10,11 +10,14 @@ import numpy as np
 from flwr_causal.contracts.consensus import TWO_DBN
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import Mode, number_or_none, only, require
+from flwr_causal.core.options import bounded, number_or_none, require
+from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
 from flwr_causal.strategies.series import (
+    Lagged,
+    PenalisedLags,
     SeriesOptions,
     by_block,
     expected_of_series,
@@ -65,14 +68,52 @@ OF_PAPER = OfPaper(
     },
 )
 
-OF_PERSONALISED_NETWORKS = Mode(
-    "variant='personalised'", lambda method: method.options.variant == "personalised"
-)
-SEVERAL_ORDERS = Mode("order=2 or more", lambda method: method.options.order > 1)
+
+@dataclass(frozen=True, kw_only=True)
+class PartyNetworks(Part):
+    """A network of each party near the common one.
+
+    Parameters
+    ----------
+    proximity : float or "auto", default "auto"
+        mu, how strongly the parties' networks are drawn to the common one, in units of the data's
+        variance; 0 leaves every party alone. "auto" is 40 divided by the mean number of a party's
+        rows: the common network then counts as much as 80 rows.
+    """
+
+    text = "variant='personalised'"
+    gives = all_but("candidates")
+
+    proximity: float | Literal["auto"] = bounded("auto", least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoDBNOptions(SeriesOptions, ADMMOptions):
+class SeveralLags(Part):
+    """Two lags or more, among whose numbers can be chosen.
+
+    Parameters
+    ----------
+    select_order : bool, default False
+        Choose the number of lags, 1 to ``order``, by the held-out error (with ``sparsity="bic"`` by
+        the BIC). All orders are fitted in the same rounds.
+    """
+
+    text = "order=2 or more"
+
+    select_order: bool = False
+
+
+class HeldOutOrder(Part):
+    """The number of lags by the error on held-out rows, which are counted by party."""
+
+    text = "select_order=True"
+    needs = words("folds", "replies")
+    chosen_by = ("select_order",)
+    instead = "False, or given with sparsity='bic',"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoDBNOptions(PartyNetworks, SeveralLags, SeriesOptions, ADMMOptions):
     """The options of :class:`TwoDBN`.
 
     Parameters
@@ -89,16 +130,9 @@ class TwoDBNOptions(SeriesOptions, ADMMOptions):
         common one; ``local_graphs`` is True, and the common graph is that of the mean of the
         parties' weights, without the weakest edges of cycles within a step. ``max_rounds`` is 26 if
         left out, and ``sparsity`` "auto" or a number in the units of the data's variance.
-    proximity : float or "auto", default "auto"
-        mu, how strongly the parties' networks are drawn to the common one, in units of the data's
-        variance; 0 leaves every party alone. "auto" is 40 divided by the mean number of a party's
-        rows: the common network then counts as much as 80 rows.
     threshold : float or None, default None
         Threshold of instantaneous edges. None is 0.15: with the paper's 0.3 its program finds
         almost no edges in small samples.
-    select_order : bool, default False
-        Choose the number of lags, 1 to ``order``, by the held-out error (with ``sparsity="bic"`` by
-        the BIC). All orders are fitted in the same rounds.
     center : {"global", "series", "phase"}, default "global"
         Subtract the mean over all parties' rows ("global"), or that of each series ("series"). With
         "phase" rows under a known perturbation are centred by their own mean within the series and
@@ -108,9 +142,9 @@ perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.series.SeriesOptions`.
     """
 
-    variant: Literal["default", "paper", "personalised"] = "default"  # type: ignore[assignment]
-    proximity: float | Literal["auto"] = only(OF_PERSONALISED_NETWORKS, "auto", least=0)
-    select_order: bool = only(SEVERAL_ORDERS, False)
+    variant: Literal["default", "paper", "personalised"] = option(  # type: ignore[assignment]
+        "default", needs={"personalised": ("replies",)}
+    )
     center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
 
     @property
@@ -119,11 +153,18 @@ perturbed_from, perturbed_to
         return (*super().role_columns, *self.series_columns)
 
     @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        by_bic = not self.select_order or self.sparsity == "bic"
-        needed = "False, or given with sparsity='bic',"
-        return {**super().with_interventions, "select_order": (by_bic, needed)}
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also lags and networks of the parties."""
+        found = list(super().parts)
+        if self.order:
+            found += [Lagged, PenalisedLags]
+        if self.order > 1:
+            found.append(SeveralLags)
+        if self.select_order and self.sparsity != "bic":
+            found.append(HeldOutOrder)
+        if self.variant == "personalised":
+            found.append(PartyNetworks)
+        return tuple(found)
 
 
 class TwoDBN(LinearADMM):
@@ -161,9 +202,6 @@ class TwoDBN(LinearADMM):
         super().validate()
         fits = not self._papers or number_or_none(self.options.sparsity) is not None
         require(fits, "sparsity", self.options.sparsity, "a number with variant='paper'")
-        if self.personalised:
-            fits = self.options.sparsity not in ("bic", "held-out")
-            require(fits, "sparsity", self.options.sparsity, "'auto' or a number")
         self.options.check_series()
 
     @property
@@ -185,12 +223,6 @@ class TwoDBN(LinearADMM):
     def _compares_parties(self) -> bool:
         """Whether own graphs follow from how a party's moments differ from the others'."""
         return super()._compares_parties and not self.personalised
-
-    @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums; networks of the parties are no sums."""
-        variant = (not self.personalised, "'default' or 'paper'")
-        return {"variant": variant, **super()._with_secure_aggregation}
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for one network of all parties, or for one of each near the common one."""

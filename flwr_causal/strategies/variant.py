@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from flwr_causal.core.options import Mode
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.base import CausalStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-OURS = Mode("variant='default'", lambda method: method.options.variant == "default")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,8 +115,7 @@ def test_a_shared_option_may_stand_behind_the_id():
         ({"notears-admm.variant": "quick"}, "The option 'notears-admm.variant' is 'quick'; it"),
         (
             {"method": "moments", "moments.model": "additive", "moments.polish": True},
-            "The option 'moments.polish' is True, which is for moments.model='linear': leave it "
-            "out.",
+            "The option 'moments.polish' is True; it must be False with moments.model='additive'.",
         ),
         (
             {"method": "fedges", "fedges.mode": "exact", "fedges.start": "fuse"},

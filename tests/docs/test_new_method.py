@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("new_method.md", "several_exchanges.md", "category_method.md", "change_method.md")
 TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", TEXT, re.S)
-AVERAGE, ENTRY, OPTIONS, TWO, STATE, CHECK, PC, STEPS, FEDGES = (block for block, _ in BLOCKS)
+AVERAGE, ENTRY, PART, OPTIONS, TWO, STATE, CHECK, PC, STEPS, FEDGES = (block for block, _ in BLOCKS)
 
 
 NUMBERS = count()
@@ -65,7 +65,7 @@ def test_the_pages_show_what_is_printed(block, after, capsys):
 
 
 def test_every_block_that_prints_shows_it():
-    silent = {ENTRY, CHECK, STEPS}
+    silent = {ENTRY, PART, CHECK, STEPS}
     assert {block for block, shown in BLOCKS if not shown} == silent
 
 
@@ -103,6 +103,28 @@ def test_the_parties_have_the_option():
     assert np.array_equal(guide.run.graph.weights, weights[1])
     with pytest.raises(CausalError, match="'ridge' is 'much'"):
         guide.Ridge(ridge="much")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ""),
+        ({"robust": True, "robust_share": 0.2}, ""),
+        ({"robust_share": 0.2}, "'robust_share' is 0.2, which is for robust=True: leave it out"),
+        ({"robust": True, "replicates": 2}, "'replicates' is 2; it must be 0 with robust=True"),
+        (
+            {"robust": True, "secure_aggregation": True},
+            "'robust' is True; it must be False with secure_aggregation=True",
+        ),
+    ],
+)
+def test_what_belongs_to_a_part_is_for_it_alone(options, words):
+    kind = execute(PART, **vars(module_of(AVERAGE))).RobustRegression
+    if not words:
+        assert kind(**options).options.robust is bool(options)
+        return
+    with pytest.raises(CausalError, match=words):
+        kind(**options)
 
 
 def test_the_first_page_is_a_page():

@@ -408,10 +408,10 @@ REFUSED = [
     ("moments", {"changed_tables": "restart"}, "'changed_tables'"),
     ("notears-admm", {"sparsity": "held-out"}, "'sparsity'"),
     ("2dbn", {"center": "phase"}, "'center'"),
-    ("2dbn", {"order": 2, "select_order": True}, "'sparsity'"),
+    ("2dbn", {"order": 2, "select_order": True}, "'select_order'"),
     ("fedges", {"mode": "fusion"}, "'mode'"),
     ("fedges", {"mode": "scores", "start": "driven"}, "'start'"),
-    ("fedcausal", {"local_graphs": True}, "'own-graph' of the exchange 'local graphs'"),
+    ("fedcausal", {"local_graphs": True}, "'local_graphs'"),
     ("fedpc", {"training": "one-pass"}, "'training'"),
     ("fedpc", {"missing_values": "keep"}, "'missing_values'"),
 ]

@@ -1,5 +1,6 @@
 """FedGES on rows with missing cells: ``missing_values="em"``."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -126,9 +127,9 @@ def test_bdeu_takes_part():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "fusion"}, "'mode'"),
+        ({"mode": "fusion"}, "mode='fusion'"),
         ({"score": "conditional-gaussian"}, "'score'"),
-        ({"mode": "scores", "start": "driven"}, "'start'"),
+        ({"mode": "scores", "start": "driven"}, "start='driven'"),
         ({"parameters": False}, "'parameters'"),
         ({"discretize": 3}, "'discretize'"),
         ({"max_rounds": 3}, "'max_rounds'"),
@@ -138,7 +139,7 @@ def test_bdeu_takes_part():
 def test_options_that_do_not_fit_are_refused(options, words):
     with pytest.raises(ConfigError, match=words) as error:
         simulate("fedges", parties(GAPS), **options, **EM)
-    assert "missing_values='em'" in str(error.value)
+    assert re.search("missing_values.*'em'", str(error.value))
 
 
 def test_unshared_columns_are_kept_only_as_missing():

@@ -272,7 +272,7 @@ def test_levels_of_the_parties_are_no_difference_where_each_has_its_own():
 @pytest.mark.parametrize(
     ("method", "options", "said"),
     [
-        ("notears-admm", {"model": "mlp"}, "'local_graphs'.*model='linear'"),
+        ("notears-admm", {"model": "mlp"}, "'local_graphs'.*model='mlp'"),
         ("notears-admm", {"epsilon": 1.0, "delta": 1e-5}, "local_graphs"),
         ("notears-admm", {"interventions": {"party 1": ["a"]}}, "local_graphs"),
         ("notears-admm", {"aggregation": "median"}, "aggregation"),

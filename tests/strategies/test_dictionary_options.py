@@ -89,7 +89,7 @@ CONTRADICTIONS = {
         {"numbers": "x", "text_columns": "keep", "exclude": "acted"},
         "numbers='x' and a dictionary both say",
     ),
-    "epsilon": ({"epsilon": 1.0, "exclude": "z"}, "'exclude' is .* for runs without epsilon"),
+    "epsilon": ({"epsilon": 1.0, "exclude": "z"}, "'exclude' is .* left out with epsilon"),
 }
 
 
@@ -168,7 +168,7 @@ def test_columns_that_no_party_has_are_named(parties):
         simulate("moments", parties, columns="a,bb")
     with pytest.raises(ConfigError, match="'columns' names no column of the tables"):
         simulate("moments", [one.assign(row_id=range(90)) for one in parties], columns="row_id")
-    with pytest.raises(ConfigError, match="'columns' is 'a', which is for runs without epsilon"):
+    with pytest.raises(ConfigError, match="'columns' is 'a'; it must be left out with epsilon"):
         Moments(columns="a", epsilon=1.0)
 
 

@@ -271,7 +271,7 @@ def test_perceptrons_other_methods_and_columns_that_are_not_there():
         simulate("notears-admm", TABLES, epsilon=1.0, model="mlp")
     with pytest.raises(ConfigError, match="'scales' names the column 'z'; there are x0"):
         simulate("moments", TABLES, epsilon=1.0, scales="z=1")
-    with pytest.raises(ConfigError, match=r"'delta' is 0\.1, which is for differential privacy"):
+    with pytest.raises(ConfigError, match=r"'delta' is 0\.1, which is for epsilon"):
         simulate("moments", TABLES, delta=0.1)
     for method in ("fedges", "fedpc", "fedcausal", "lingam", "2dbn"):
         with pytest.raises(ConfigError, match="second moments are one release"):

@@ -190,6 +190,8 @@ def test_nodes_state_the_targets_of_their_own_rows(stated):
             NotearsADMM(sparsity="held-out"),
             LocalGrid(app_of(PARTIES), 3, node_configs=configs),
         )
+    with pytest.raises(ConfigError, match="set hidden_causes=False, or take 'interventions' out"):
+        run(Moments(hidden_causes=True), LocalGrid(app_of(PARTIES), 3, node_configs=configs))
     with pytest.raises(DataError, match="'lingam' does not use"):
         run(Lingam(), LocalGrid(app_of(PARTIES), 3, node_configs=configs))
 

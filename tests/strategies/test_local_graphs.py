@@ -307,7 +307,7 @@ def test_privacy_wrappers_are_refused_before_the_first_exchange(refine, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"fraction_train": 0.5}, "needs the replies of all parties"),
+        ({"fraction_train": 0.5}, "it must be 1 with local_graphs=True"),
         ({"max_rounds": 4}, "'max_rounds' is 4; it must be 5 or more"),
         ({"max_rounds": 3, "refine": "none"}, "'max_rounds' is 3; it must be 4 or more"),
         ({"local_graphs": "yes"}, "true or false"),

@@ -80,14 +80,14 @@ def test_knowledge_and_threshold():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"order": 1}, "'order' is 1"),
-        ({"polish": True}, "'polish' is True"),
-        ({"solver": "notears"}, "'solver' is 'notears'"),
-        ({"sparsity": "bic"}, "'sparsity' is 'bic'"),
-        ({"sparsity": "held-out"}, "'sparsity' is 'held-out'"),
+        ({"order": 1}, "'model' is 'additive'; it must be 'linear' or 'curved' with time series"),
+        ({"polish": True}, "'polish' is True; it must be False with model='additive'"),
+        ({"solver": "notears"}, "'solver' is 'notears'; it must be 'auto' with model='additive'"),
+        ({"sparsity": "bic"}, "'sparsity' is 'bic'; it must be 'auto' or a number with"),
+        ({"sparsity": "held-out"}, "'sparsity' is 'held-out'; it must be 'auto' or a number with"),
     ],
     ids=str,
 )
 def test_what_is_for_linear_effects_is_refused(options, words):
-    with pytest.raises(ConfigError, match=rf"{words}.*model='linear'"):
+    with pytest.raises(ConfigError, match=words):
         Moments(model="additive", **options)

@@ -127,7 +127,7 @@ def test_knowledge_is_kept():
         ({"text_columns": "keep", "parameters": "likelihood"}, "parameters"),
         ({"order": 1, "instantaneous": "auto"}, "instantaneous"),
         ({"order": 1, "select_order": True}, "select_order"),
-        ({"order": 1, "regression": "ridge", "solver": "dagma"}, "order"),
+        ({"order": 1, "regression": "ridge", "solver": "dagma"}, "regression"),
         ({"missing_values": "em"}, "missing_values"),
         ({"epsilon": 1.0, "delta": 1e-5}, "epsilon"),
         ({"hidden_causes": True}, "hidden_causes"),

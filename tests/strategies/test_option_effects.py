@@ -9,7 +9,8 @@ from sweeps import sweep
 
 from flwr_causal import ConfigError
 from flwr_causal.app.methods import METHODS, find
-from flwr_causal.core.options import modes_of, option_types
+from flwr_causal.core.options import option_types
+from flwr_causal.core.parts import owners_of
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
 from flwr_causal.testing.subject import Subject
@@ -234,9 +235,10 @@ def test_every_option_is_walked_or_has_a_reason():
     assert VALUES.keys() | REASONS.keys() == known
 
 
-def test_modes_are_those_of_options_that_exist():
+def test_an_option_belongs_to_one_part_at_most():
     for method in METHODS:
-        assert modes_of(find(method).strategy.options_type).keys() <= options_of(method)
+        owners = owners_of(find(method).strategy.options_type)
+        assert {name: len(parts) for name, parts in owners.items()} == dict.fromkeys(owners, 1)
 
 
 def plain(value):

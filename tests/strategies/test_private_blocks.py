@@ -206,11 +206,15 @@ def test_rows_with_other_states_are_left_out_and_nothing_says_so(file):
 REFUSED = {
     "no dictionary": (
         {"text_columns": "keep"},
-        "'text_columns' is 'keep', which is for runs without epsilon, or with a dictionary",
+        "'text_columns' is 'keep'; it must be 'auto', or a dictionary given, with epsilon",
     ),
     "curved": ({"model": "curved"}, "'model' is 'curved'; it must be 'linear' with epsilon"),
     "replicates": ({"replicates": 5}, "'replicates' is 5; it must be 0 with epsilon"),
     "order": ({"order": 1}, "'order' is 1; it must be 0 with epsilon"),
+    "likelihood": (
+        {"parameters": "likelihood"},
+        "'parameters' is 'likelihood'; it must be 'moments' with epsilon",
+    ),
     "scale of a category": (
         {"scales": "q=1"},
         "'scales' names the column 'q'; there are",

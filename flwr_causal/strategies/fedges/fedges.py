@@ -55,8 +55,8 @@ from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
 from flwr_causal.strategies.fedges.hidden import separation_tests, separations
-from flwr_causal.strategies.fedges.joined import MOST_PARENTS, check_required, joined_counts
-from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
+from flwr_causal.strategies.fedges.joined import check_required, joined_counts
+from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions, JoinedCounts
 from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
 from flwr_causal.strategies.fedges.results import (
     NO_NETWORK,
@@ -78,7 +78,6 @@ from flwr_causal.strategies.fedges.searches_on_sums import (
     search_on_moments,
     search_on_scores,
 )
-from flwr_causal.strategies.options import require_fitting, takes
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -90,6 +89,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.ges.counted_pag import SeparationTests
     from flwr_causal.core.ges.fusion import Fusion
+    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.doubts.tables import Expected
@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.base import Baselines, RunAlone
     from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
     from flwr_causal.strategies.fedges.searches_on_sums import Searched
+    from flwr_causal.strategies.options import takes
 
     Cuts = Mapping[str, FloatArray]
 
@@ -173,33 +174,17 @@ class FedGES(PaperVariant, JoiningStrategy):
     def validate(self) -> None:
         """Check that the options fit each other."""
         super().validate()
-        require(
-            not self.options.continues or self.options.asks_for_tables,
-            "parameters",
-            self.options.parameters,
-            "True for start='driven' in mode 'scores', where the last exchange chooses the graph",
-        )
-        if self.options.score == MIXED:
-            require(
-                self.options.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'"
-            )
+        rounds = self.options.max_rounds
         if self.options.incomplete:
-            require_fitting(self.options, self._with_missing, "missing_values='em'")
-        kept = self.options.unshared_columns != "keep" or self.options.incomplete
-        require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
+            needed_rounds = f"{FEWEST_ROUNDS} or more with missing_values='em'"
+            require(rounds >= FEWEST_ROUNDS, "max_rounds", rounds, needed_rounds)
         if self.options.hidden_causes:
-            require_fitting(self.options, self.options.with_hidden_causes, "hidden_causes=True")
+            needed_rounds = f"{FEWEST_TESTED} or more with hidden_causes=True"
+            require(rounds >= FEWEST_TESTED, "max_rounds", rounds, needed_rounds)
         if self.options.fusion is not None:
             needed(self.options.fusion, 1)
         last = self.options.drives and self.options.keep == "last"
         require(not last, "keep", self.options.keep, "'best' for start='driven'")
-        sampled = self.options.fraction_train < 1 and self.options.chosen_mode != "fusion"
-        require(
-            not sampled,
-            "fraction_train",
-            self.options.fraction_train,
-            "1, since sums are over all parties",
-        )
         _ = self.policy
 
     @property
@@ -218,44 +203,14 @@ class FedGES(PaperVariant, JoiningStrategy):
         return 1 + (MAX_EXCHANGES if self.options.discretize else 0)
 
     @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums: graphs are no sums."""
-        return {
-            **super()._with_secure_aggregation,
-            "mode": (self.options.chosen_mode != "fusion", "'scores' or 'exact'"),
-            "start": (not self.options.continues, "left out"),
-        }
-
-    @property
     def _joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
         return self.options.chosen_mode == "exact"
 
     @property
-    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns: tables of two or three columns."""
-        few = self.options.max_parents is not None and self.options.max_parents <= MOST_PARENTS
-        return {
-            "max_parents": (few, " or ".join(str(k) for k in range(1, MOST_PARENTS + 1))),
-            "score": (self.options.score != MIXED, "another one"),
-            "max_rounds": (self.options.max_rounds >= 3, "3 or more"),
-            "small_counts": (self.options.small_counts == "report", "'report'"),
-            **super()._with_different_columns,
-        }
-
-    @property
-    def _with_missing(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows with missing cells, by name, and what they must be."""
-        options = self.options
-        return {
-            "mode": (options.chosen_mode != "fusion", "'scores' or 'exact'"),
-            "score": (options.score != MIXED, "another one"),
-            "start": (not options.continues, "left out"),
-            "parameters": (options.asks_for_tables, "True"),
-            "discretize": (options.discretize == 0, "0"),
-            "row_id": (not options.row_id, "left out"),
-            "max_rounds": (options.max_rounds >= FEWEST_ROUNDS, f"{FEWEST_ROUNDS} or more"),
-        }
+    def _different(self) -> type[Part]:
+        """The part of parties that hold different columns: tables of two or three columns."""
+        return JoinedCounts
 
     @property
     def policy(self) -> Policy:

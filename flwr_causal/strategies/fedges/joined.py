@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedges.results import Found
     from flwr_causal.strategies.fedges.searches_on_sums import Problem
 
-#: The most parents of a variable: with more, a table has parts of three columns or more.
-MOST_PARENTS = 2
 #: The most columns of marks: parties send the square of their number in words.
 MOST_MARKS = 4096
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from flwr_causal.contracts.fedges import (
     CONTINUES,
@@ -17,73 +17,31 @@ from flwr_causal.contracts.fedges import (
     SCORES_EDGES,
 )
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
-from flwr_causal.core.options import Mode, bounded, only
+from flwr_causal.core.options import bounded
+from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.runtime.options import CausalOptions
+from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
 from flwr_causal.strategies.variant import VariantOptions
-
-if TYPE_CHECKING:
-    from flwr_causal.strategies.options import Needs
 
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
 CANDIDATES = ("qnml", "bic", "bdeu")
 #: The fewest exchanges of a search, of the choice among its graphs, and of tests.
 FEWEST_TESTED = 4
+#: The most parents of a variable where parties hold different columns: with more, a table has parts
+#: of three columns or more. The fewest exchanges there.
+MOST_PARENTS, FEWEST_JOINED = 2, 3
 #: The runs of each mode.
 MODES = {"scores": SCORES_EDGES, "exact": EXACT, "fusion": FUSES}
 
 
-OF_FUSED_GRAPHS = Mode(
-    "mode='fusion', or mode='scores' with start='driven'",
-    lambda method: method.options.continues or method.options.chosen_mode == "fusion",
-)
-OF_DRIVEN = Mode("start='driven'", lambda method: method.options.drives)
-OF_PRIOR = Mode(
-    "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of graphs or "
-    "where cells are missing)",
-    lambda method: (
-        method.options.fits_tables
-        or method.options.continues
-        or method.options.chosen_score == "bdeu"
-    ),
-)
-NOT_MIXED = Mode(
-    "other scores than 'conditional-gaussian'", lambda method: method.options.score != MIXED
-)
-
-
 @dataclass(frozen=True, kw_only=True)
-class FedGESOptions(VariantOptions, CausalOptions):
-    """The options of :class:`~flwr_causal.strategies.fedges.fedges.FedGES`.
+class FusedGraphs(Part):
+    """Graphs of the parties, which the server fuses.
 
     Parameters
     ----------
-    variant : {"default", "paper"}, default "default"
-        "paper" is Algorithm 1: mode "fusion" with BDeu and at most 10 insertions a round, the last
-        graph, no scores and no tables. ``fusion`` is then "union" (left out), "c25" or "c50", and
-        ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
-        some networks take very long.
-    mode : {"auto", "scores", "exact", "fusion"}, default "auto"
-        "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
-        ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
-        With ``mode="scores"`` these options need ``start="driven"``.
-        Scores are more accurate than fusion (measured) and disclose less than exact.
-    score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
-        "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
-        qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
-        found, and the last exchange chooses the graph with the highest held-out log-likelihood
-        (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
-        of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
-        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start="driven"``
-        means BDeu at the parties. "conditional-gaussian" takes columns
-        of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
-    equivalent_sample_size : float, default 1.0
-        Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
-        probabilities in ``run.model``.
-    max_rounds : int, default 100
-        Largest number of exchanges after the schema exchange. A search that needs more returns the
-        graph that it has reached with known scores.
     fusion : {"union", "c25", "c50", "min-cut"} or float, optional
         Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
         "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
@@ -108,8 +66,154 @@ class FedGESOptions(VariantOptions, CausalOptions):
     keep : {"best", "last"}, optional
         Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
         one, for which parties send no score. Default: "best".
+    """
+
+    text = "mode='fusion', or mode='scores' with start='driven'"
+    gives = all_but("exact", "functions", "iterations")
+    needs = words("replies")
+    chosen_by = (*("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),)
+
+    fusion: str | float | None = None
+    start: Literal["driven", "fuse", "overwrite"] | None = None
+    max_edges: int | None = bounded(None, least=1)
+    max_fused_edges: int | None = bounded(None, least=1)
+    keep: Literal["best", "last"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrivenRounds(Part):
+    """Rounds in which the sum of the parties' scores chooses among starts.
+
+    Parameters
+    ----------
     patience : int, default 3
         Start "driven": number of rounds without a better graph after which the run ends.
+    """
+
+    text = "start='driven'"
+
+    patience: int = bounded(3, least=1)
+
+
+class ScoredEdges(Part):
+    """Gains of edges, as sums over the parties."""
+
+    text = "mode='scores', whose sums are over all parties"
+    remedies = (("functions", "mode='exact'"),)
+    gives = all_but("functions", "sample")
+
+
+class PooledCounts(Part):
+    """Counts of the pooled rows."""
+
+    text = "mode='exact', whose sums are over all parties"
+    gives = all_but("sample")
+
+
+class TablesInAnyCase(Part):
+    """Driven rounds after a search, of which the last exchange chooses the graph."""
+
+    text = "start='driven' in mode 'scores'"
+    gives = all_but("graph alone")
+
+
+class ManyParents(Part):
+    """Variables that may have more parents than counts of different columns tell of."""
+
+    text = "max_parents left out or above 2"
+    needs = words("pairs")
+    chosen_by = ("max_parents",)
+    instead = " or ".join(str(k) for k in range(1, MOST_PARENTS + 1))
+
+
+class FewExchanges(Part):
+    """Fewer exchanges than joining rows takes."""
+
+    text = "max_rounds below 3"
+    needs = words("pairs")
+    chosen_by = ("max_rounds",)
+    instead = f"{FEWEST_JOINED} or more"
+
+
+class NumbersAsTheyAre(Part):
+    """Numbers with densities beside categories."""
+
+    text = "score='conditional-gaussian'"
+    gives = all_but("intervals")
+
+
+class CompletedCounts(Part):
+    """Counts of rows with missing cells, by expectation-maximisation."""
+
+    text = "missing_values='em'"
+    gives = all_but("functions", "graph alone", "ids", "intervals")
+
+
+class HiddenStates(Part):
+    """A partial ancestral graph of categories, by tests of all counts."""
+
+    text = "hidden_causes=True"
+    gives = all_but("functions", "graph alone", "ids", "small counts", "tables")
+    remedies = (
+        ("functions", "'moments' with text_columns='keep'"),
+        ("ids", "'moments' with text_columns='keep'"),
+    )
+
+
+class JoinedCounts(JoinedColumns):
+    """Counts of states of columns at different parties."""
+
+    gives = JoinedColumns.gives - words("functions", "pairs", "small counts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior(Part):
+    """A Dirichlet prior of tables.
+
+    Parameters
+    ----------
+    equivalent_sample_size : float, default 1.0
+        Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
+        probabilities in ``run.model``.
+    """
+
+    text = (
+        "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of "
+        "graphs or where cells are missing)"
+    )
+
+    # Outside these bounds scores are not finite.
+    equivalent_sample_size: float = bounded(1.0, least=1e-9, most=1e9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, CausalOptions):
+    """The options of :class:`~flwr_causal.strategies.fedges.fedges.FedGES`.
+
+    Parameters
+    ----------
+    variant : {"default", "paper"}, default "default"
+        "paper" is Algorithm 1: mode "fusion" with BDeu and at most 10 insertions a round, the last
+        graph, no scores and no tables. ``fusion`` is then "union" (left out), "c25" or "c50", and
+        ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
+        some networks take very long.
+    mode : {"auto", "scores", "exact", "fusion"}, default "auto"
+        "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
+        ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
+        With ``mode="scores"`` these options need ``start="driven"``.
+        Scores are more accurate than fusion (measured) and disclose less than exact.
+    score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
+        "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
+        qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
+        found, and the last exchange chooses the graph with the highest held-out log-likelihood
+        (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
+        of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
+        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start="driven"``
+        means BDeu at the parties. "conditional-gaussian" takes columns
+        of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
+    max_rounds : int, default 100
+        Largest number of exchanges after the schema exchange. A search that needs more returns the
+        graph that it has reached with known scores.
     hidden_causes : bool, default False
         Return a partial ancestral graph, in which hidden common causes have a place. After the
         search, in the modes "scores" and "exact", tests of independence of all pairs of variables
@@ -153,24 +257,23 @@ class FedGESOptions(VariantOptions, CausalOptions):
 
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
-    score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
-    # Outside these bounds scores are not finite.
-    equivalent_sample_size: float = only(OF_PRIOR, 1.0, least=1e-9, most=1e9)
-    fusion: str | float | None = only(OF_FUSED_GRAPHS, None)
-    start: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
-    max_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
-    max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
-    keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
-    patience: int = only(OF_DRIVEN, 3, least=1)
-    hidden_causes: bool = False
+    score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = option(
+        "auto", needs={MIXED: ("functions",)}
+    )
+    hidden_causes: bool = option(False, needs="exact")
     turn: bool = False
     max_parents: int | None = bounded(None, least=1)
     knowledge: Knowledge | str | None = None
-    parameters: bool | None = None
-    discretize: int = only(NOT_MIXED, 0)
+    parameters: bool | None = option(None, needs={True: ("tables",), False: ("graph alone",)})
+    discretize: int = option(0, needs="intervals")
+    row_id: str = option("", needs="ids")
     max_states: int = 64
-    missing_values: Literal["auto", "fail", "drop", "em"] = "auto"  # type: ignore[assignment]
-    unshared_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
+    missing_values: Literal["auto", "fail", "drop", "em"] = option(  # type: ignore[assignment]
+        "auto", needs={"em": ("iterations",)}
+    )
+    unshared_columns: AutoDropKeep = option(  # type: ignore[assignment]
+        "auto", needs={"keep": ("gaps",)}
+    )
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
@@ -227,19 +330,23 @@ class FedGESOptions(VariantOptions, CausalOptions):
         return DRIVES.holds(vars(self))
 
     @property
-    def with_hidden_causes(self) -> Needs:
-        """Which options fit hidden common causes, and what they must be: tests need all counts."""
-        numbers = "another one (for numbers beside categories: 'moments' with text_columns='keep')"
-        joining = "left out (or 'moments' with text_columns='keep')"
-        return {
-            "mode": (self.chosen_mode != "fusion", "'scores' or 'exact'"),
-            "score": (self.score != MIXED, numbers),
-            "start": (not self.continues, "left out"),
-            "parameters": (self.parameters is None, "left out"),
-            "small_counts": (self.small_counts == "report", "'report'"),
-            "row_id": (not self.row_id, joining),
-            "max_rounds": (self.max_rounds >= FEWEST_TESTED, f"{FEWEST_TESTED} or more"),
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose."""
+        mode = self.chosen_mode
+        sums: type[Part] = PooledCounts if mode == "exact" else ScoredEdges
+        chosen: dict[type[Part], bool] = {
+            sums: mode != "fusion",
+            FusedGraphs: self.continues or mode == "fusion",
+            DrivenRounds: self.drives,
+            TablesInAnyCase: self.continues,
+            ManyParents: self.max_parents is None or self.max_parents > MOST_PARENTS,
+            FewExchanges: self.max_rounds < FEWEST_JOINED,
+            NumbersAsTheyAre: self.score == MIXED,
+            CompletedCounts if self.incomplete else CompleteRows: True,
+            HiddenStates: self.hidden_causes,
+            Prior: self.fits_tables or self.continues or self.chosen_score == "bdeu",
         }
+        return (*super().parts, *(part for part, holds in chosen.items() if holds))
 
     @property
     def incomplete(self) -> bool:

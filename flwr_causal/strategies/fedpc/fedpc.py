@@ -47,6 +47,7 @@ from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import MOST, require
+from flwr_causal.core.parts import check_parts
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
 from flwr_causal.doubts.graphs import majority_warning
@@ -89,6 +90,7 @@ from flwr_causal.strategies.fedpc.losses import (
 )
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.fedpc.paper import algorithm_1
+from flwr_causal.strategies.fedpc.parts import parts_of_training
 from flwr_causal.strategies.fedpc.plan import (
     FEWEST_NUMBERS,
     CircuitPlan,
@@ -99,7 +101,6 @@ from flwr_causal.strategies.fedpc.plan import (
     why_counts,
     with_intervals,
 )
-from flwr_causal.strategies.options import check_modes, takes
 from flwr_causal.strategies.variant import OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -111,12 +112,14 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.learners.training_by_sums import Summing
     from flwr_causal.core.circuits.model import CircuitModel
+    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
+    from flwr_causal.strategies.options import takes
 
     #: What was trained in the end, the circuit, and why the training is over.
     Circuit = tuple[CircuitPlan, CircuitModel, str]
@@ -232,16 +235,9 @@ class FedPC(PaperVariant):
         return self.options.training == "sums" and self.options.minimum_count == 1
 
     @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums; rows with missing values are counted by party."""
-        return {
-            **super()._with_secure_aggregation,
-            "training": (self.options.training in ("auto", "sums"), "'sums'"),
-            "weights": (self.options.weights == "auto", "'auto'"),
-            "trained": (not self.options.trained, "left out"),
-            "groups": (self.options.groups == 1, "1"),
-            "missing_values": (self.options.missing_values != "keep", "'fail' or 'drop'"),
-        }
+    def _parts(self) -> tuple[type[Part], ...]:
+        """The parts of the options, and those of what is trained."""
+        return (*super()._parts, *parts_of_training(self.options, self.started))
 
     @property
     def _joins_columns(self) -> bool:  # type: ignore[override]
@@ -329,7 +325,7 @@ class FedPC(PaperVariant):
         ConfigError
             For an option that has no effect on what the parties' tables make of ``"auto"``.
         """
-        check_modes(self)
+        check_parts(self.options, self._parts)
         plan, remarks = self._plan, Remarks()
         if self.options.trained:
             steps = self._recalled(plan)

@@ -2,103 +2,95 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions
-from flwr_causal.core.options import MOST, Mode, bounded, only
+from flwr_causal.core.circuits.learners.options import (
+    LearnerOptions,
+)
+from flwr_causal.core.options import MOST, bounded
+from flwr_causal.core.parts import Part, all_but, option
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
-from flwr_causal.runtime.options import OF_GRAPHS, CausalOptions
+from flwr_causal.runtime.options import CausalOptions, FewRows, Repeated
 from flwr_causal.strategies.variant import VariantOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def _begins(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a test of a method: whether its plan ``holds``; true while there is no plan yet."""
-    return lambda method: method.started is None or holds(method.started)
-
-
-def _one_pass(method: Any) -> bool:
-    return method.options.training in ("auto", "one-pass") and _begins(
-        lambda plan: plan.training == "one-pass"
-    )(method)
-
-
-def _differing(plan: Any) -> bool:
-    return bool(plan.differing)
-
-
-def _chooses(method: Any, run: Any) -> bool:
-    """Whether ``training="auto"`` chooses between counts and one pass.
-
-    Options that counts do not have then choose one pass.
-    """
-    return method.options.training == "auto" and _differing(run) and run.training != "sums"
-
-
-def _by_counts(run: Any) -> bool:
-    """Whether combinations of clusters are weighted by numbers of rows."""
-    return bool(run.weights == "counts")
-
-
-OF_ONE_PASS = Mode("training='one-pass'", _one_pass)
-OF_WEIGHTS = Mode(
-    "training='one-pass' of parties with different columns; with the same ones it is 'counts'",
-    lambda method: (
-        _one_pass(method) and (method.options.weights == "counts" or _begins(_differing)(method))
-    ),
-)
-OF_CLUSTERS = Mode(
-    "training='one-pass' of parties with different columns",
-    lambda method: _one_pass(method) and _begins(_differing)(method),
-)
-OF_PRODUCTS = Mode(
-    "training='one-pass' with weights='counts' of parties with different columns",
-    lambda method: (
-        _one_pass(method)
-        and method.options.weights in ("auto", "counts")
-        and _begins(lambda run: _differing(run) and _by_counts(run))(method)
-    ),
-)
-OF_EINSUM = Mode("learner='einsum'", lambda method: method.options.learner == "einsum")
-OF_SPN = Mode("learner='spn'", lambda method: method.options.learner == "spn")
-OF_EINSUM_BY_SUMS = Mode(
-    "learner='einsum' with training='sums'",
-    lambda method: method.options.learner == "einsum" and method.options.training != "one-pass",
-)
-OF_COMPONENTS = Mode(
-    "learner='trees', or weights='em'",
-    lambda method: (
-        method.options.learner in ("auto", "trees", "class-conditional")
-        and _begins(
-            lambda run: run.learner == "trees" or run.weights == "em" or _chooses(method, run)
-        )(method)
-    ),
-)
-OF_A_HEAD = Mode(
-    "learner='class-conditional' or 'trees' with training='sums' of parties that hold the same "
-    "columns and a target",
-    lambda method: (
-        method.options.learner in ("auto", "class-conditional", "trees")
-        and method.options.training != "one-pass"
-        and _begins(
-            lambda run: (
-                bool(run.training == "sums" and run.target and not _differing(run))
-                or _chooses(method, run)
-            )
-        )(method)
-    ),
-)
-
-OF_HEAD = Mode(
-    OF_A_HEAD.text, lambda method: method.options.head is False or OF_A_HEAD.holds(method)
-)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
+class OnePass(Part):
+    """A circuit of each party, trained in one exchange.
+
+    Parameters
+    ----------
+    queries : {"federated", "central"}, default "federated"
+        One pass: whether circuits stay with the parties, to which the server sends queries, or are
+        sent to the server.
+    """
+
+    text = "training='one-pass'"
+
+    queries: Literal["federated", "central"] = "federated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedPass(OnePass):
+    """Combinations of the parties' clusters.
+
+    Parameters
+    ----------
+    weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
+        One pass over different columns: how combinations of the parties' clusters are weighted. By
+        numbers of rows (the paper's), by the classes of the rows where all parties know these, by
+        the clusters that aligned rows have at all parties, or by EM on the aligned rows' densities
+        in the clusters. docs/fedpc.md has the rules of "auto".
+    """
+
+    text = (
+        "training='one-pass' of parties with different columns; with the same ones it is 'counts'"
+    )
+
+    weights: Literal["auto", "counts", "classes", "aligned", "em"] = option("auto", needs="replies")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteredPass(WeightedPass):
+    """Clusters of the rows of parties with different columns.
+
+    Parameters
+    ----------
+    clusters : int, default 8
+        One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
+    """
+
+    text = "training='one-pass' of parties with different columns"
+
+    clusters: int = bounded(8, least=1, most=MOST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedPass(ClusteredPass):
+    """Combinations of clusters that are weighted by numbers of rows.
+
+    Parameters
+    ----------
+    products : int, optional
+        Weights "counts": combinations of clusters (the paper's P). Default: as few as hold every
+        cluster, with ``variant="paper"`` all.
+    """
+
+    text = "training='one-pass' with weights='counts' of parties with different columns"
+
+    products: int | None = bounded(None, least=1, most=MOST)
+
+
+class CircuitParts(Part):
+    """A circuit of which every party has a part."""
+
+    text = "circuits"
+    gives = all_but("parties")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
     """The options of :class:`~flwr_causal.strategies.fedpc.fedpc.FedPC`.
 
     Parameters
@@ -127,19 +119,6 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
         decision trees; the last three take numbers with two values for categories. docs/fedpc.md
         has the rules of "auto", the default.
-    weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
-        One pass over different columns: how combinations of the parties' clusters are weighted. By
-        numbers of rows (the paper's), by the classes of the rows where all parties know these, by
-        the clusters that aligned rows have at all parties, or by EM on the aligned rows' densities
-        in the clusters. docs/fedpc.md has the rules of "auto".
-    clusters : int, default 8
-        One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
-    products : int, optional
-        Weights "counts": combinations of clusters (the paper's P). Default: as few as hold every
-        cluster, with ``variant="paper"`` all.
-    queries : {"federated", "central"}, default "federated"
-        One pass: whether circuits stay with the parties, to which the server sends queries, or are
-        sent to the server.
     components, depth, replicas, sums, epochs, batches, image, blocks, correlation, split_rows, \
     class_root, head, decision
         See :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
@@ -183,18 +162,19 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
 
     max_rounds: int = 60
     target: str = ""
-    training: Literal["auto", "sums", "triples", "one-pass"] = "auto"
+    training: Literal["auto", "sums", "triples", "one-pass"] = option(
+        "auto", needs=dict.fromkeys(("triples", "one-pass"), ("replies",))
+    )
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )
-    weights: Literal["auto", "counts", "classes", "aligned", "em"] = only(OF_WEIGHTS, "auto")
-    clusters: int = only(OF_CLUSTERS, 8, least=1, most=MOST)
-    products: int | None = only(OF_PRODUCTS, None, least=1, most=MOST)
-    queries: Literal["federated", "central"] = only(OF_ONE_PASS, "federated")
     bins: int | None = bounded(None, least=2, most=64)
     minimum_count: int = bounded(2, least=1, most=MOST)
-    trained: str = ""
-    missing_values: AutoDropKeep = "auto"  # type: ignore[assignment]
+    trained: str = option("", needs="replies")
+    # Rows with missing values are counted by party.
+    missing_values: AutoDropKeep = option(  # type: ignore[assignment]
+        "auto", needs={"keep": ("replies",)}
+    )
     constant_columns: Literal["auto", "fail", "drop", "keep"] = "auto"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
@@ -202,15 +182,11 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
     text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     unshared_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
-    narrowed: ClassVar[Mapping[str, Mode]] = {
-        **dict.fromkeys(("replicates", "leave_one_out"), OF_GRAPHS),
-        **dict.fromkeys(("depth", "replicas", "sums", "epochs", "image"), OF_EINSUM),
-        **dict.fromkeys((one.name for one in fields(SpnOptions)), OF_SPN),
-        "batches": OF_EINSUM_BY_SUMS,
-        "components": OF_COMPONENTS,
-        "head": OF_HEAD,
-        "decision": OF_A_HEAD,
-    }
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose; there is no graph."""
+        return (*(one for one in super().parts if one is not Repeated), FewRows, CircuitParts)
 
     @property
     def num_bins(self) -> int:

@@ -38,7 +38,7 @@ from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.determined import without_determined
 from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
-from flwr_causal.strategies.moments.options import MomentsOptions
+from flwr_causal.strategies.moments.options import JoinedRows, JoinedSteps, MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
     Outcome,
     WeightedGraph,
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.order_search import OrderSolution
+    from flwr_causal.core.parts import Part
     from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
@@ -347,24 +348,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         return not self.options.private
 
     @property
-    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns, by name, and what they must be."""
-        return {**super()._with_different_columns, **self.options.with_different_columns}
-
-    @property
-    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit secure sums; held-out rows are counted by party."""
-        counted = self.options.order == 0 and self.options.held_out
-        needed = "'auto', 'bic' or a number"
-        one_sum = self.options.groups == 1
-        return {
-            **super()._with_secure_aggregation,
-            "sparsity": (not counted, needed),
-            **{
-                name: (not (one_sum and getattr(self.options, name)), "False, or groups given,")
-                for name in ("unknown_targets", "local_graphs")
-            },
-        }
+    def _different(self) -> type[Part]:
+        """The part of parties that hold different columns."""
+        return JoinedSteps if self.options.order else JoinedRows
 
     @property
     def expected(self) -> Expected:

@@ -12,14 +12,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from flwr_causal.core.options import MOST, bounded
+from flwr_causal.core.parts import Part
 from flwr_causal.errors import ConfigError
 
 OptionsT = TypeVar("OptionsT")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadOptions:
-    """How class-conditional circuits and trees predict the class.
+class HeadSwitch(Part):
+    """Whether a head predicts the class.
 
     Parameters
     ----------
@@ -28,18 +29,35 @@ class HeadOptions:
         density is the same. "auto" trains both, and held-out rows choose, which takes five to ten
         exchanges more (with trees one more). Without a target, in one pass, and where parties hold
         different columns there is no head.
+    """
+
+    text = (
+        "learner='class-conditional' or 'trees' with training='sums' of parties that hold the same "
+        "columns and a target"
+    )
+
+    head: bool | Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadOptions(HeadSwitch):
+    """How class-conditional circuits and trees predict the class.
+
+    Parameters
+    ----------
     decision : {"most-probable", "macro-f1"}, default "most-probable"
         Of two classes, whether the second is predicted where it is the more probable one, or from
         the probability on that has the best macro F1 on training rows (for rare classes), which
         takes one exchange more.
     """
 
-    head: bool | Literal["auto"] = "auto"
+    text = HeadSwitch.text
+
     decision: Literal["most-probable", "macro-f1"] = "most-probable"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreesOptions:
+class TreesOptions(Part):
     """Size of a mixture of Chow-Liu trees.
 
     Parameters
@@ -49,11 +67,13 @@ class TreesOptions:
         at one party, components of the mixture. Default: by the number of rows.
     """
 
+    text = "learner='trees', or weights='em'"
+
     components: int | None = bounded(None, least=1, most=MOST)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EinsumOptions:
+class EinsumSize(Part):
     """Size and training of an Einsum network.
 
     Parameters
@@ -66,21 +86,18 @@ class EinsumOptions:
         Learner "einsum": sums of each region, and units of each column; in the paper 10 to 40.
     epochs : int, default 10
         Learner "einsum": passes over the rows.
-    batches : int, default 5
-        Learner "einsum" by sums: parts into which a pass over the rows is divided, one exchange
-        each. With 50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412
-        rows) and 10 of 5 have -17.6, but -13.4 and -11.4 on 450 rows of six columns.
     image : str, default ""
         Learner "einsum": height and width such as "28x28", where the columns but the target are
         the pixels, row after row: regions are then rectangles, and all pixels are divided by the
         same number. Empty: the columns are not pixels.
     """
 
+    text = "learner='einsum'"
+
     depth: int = bounded(4, least=1, most=MOST)
     replicas: int = bounded(5, least=1, most=MOST)
     sums: int = bounded(10, least=1, most=MOST)
     epochs: int = bounded(10, least=1, most=MOST)
-    batches: int = bounded(5, least=1, most=MOST)
     image: str = ""
 
     @property
@@ -101,7 +118,24 @@ class EinsumOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpnOptions:
+class EinsumOptions(EinsumSize):
+    """Size and training of an Einsum network by sums.
+
+    Parameters
+    ----------
+    batches : int, default 5
+        Learner "einsum" by sums: parts into which a pass over the rows is divided, one exchange
+        each. With 50 exchanges, 50 passes of 1 part have -16.1 nats on plants (17,412
+        rows) and 10 of 5 have -17.6, but -13.4 and -11.4 on 450 rows of six columns.
+    """
+
+    text = "learner='einsum' with training='sums'"
+
+    batches: int = bounded(5, least=1, most=MOST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpnOptions(Part):
     """How LearnSPN finds the structure of a circuit.
 
     Parameters
@@ -119,6 +153,8 @@ class SpnOptions:
         Learner "spn": whether the root is a sum over the classes, which separates these better. In
         the paper the class is a column like the others.
     """
+
+    text = "learner='spn'"
 
     blocks: bool = True
     correlation: float | None = bounded(None, least=0, below=1)

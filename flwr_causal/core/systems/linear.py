@@ -546,7 +546,7 @@ class LinearModel(SystemWithEffects):
             raise ConfigError(NO_MOMENTS)
         return self.sample_moments
 
-    @property
+    @cached_property
     def _variables(self) -> Sequence[Variable]:
         return numbers_in_units(self._columns)
 

@@ -40,7 +40,6 @@ from flwr_causal.core.discrete.discrete import label_names, plain_label
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, NONE, TAIL
-from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.nodes import Leaf, Node
     from flwr_causal.core.graphs.graph import Kind
+    from flwr_causal.core.systems.blocks import BlockModel
     from flwr_causal.core.systems.linear import LinearModel
 
 __all__ = [
@@ -468,7 +468,7 @@ def to_pgmpy(network: BayesianNetwork | LinearModel | BlockModel) -> Any:
     ImportError
         If pgmpy is not installed.
     """
-    found = network.as_one_kind() if isinstance(network, BlockModel) else network
+    found = network.as_one_kind() if hasattr(network, "as_one_kind") else network
     if found.can("covariance"):
         return _gaussian(found)
     if not found.can("predict_proba"):

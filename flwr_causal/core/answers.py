@@ -56,8 +56,8 @@ class Answers(SingleThreaded):
         if question not in QUESTIONS:
             raise ConfigError(f"{question!r} is no question: give one of {', '.join(QUESTIONS)}")
         if not hasattr(type(self), question):
-            answered = ", ".join(one for one in QUESTIONS if hasattr(type(self), one))
-            return f"a {self.KIND} has no {question}: it has {answered}"
+            own = (one for one in QUESTIONS if hasattr(type(self), one) and not self._lacks(one))
+            return f"this {self.KIND} has no {question}: it has {', '.join(own)}"
         return self._lacks(question)
 
     def _lacks(self, question: str) -> str:

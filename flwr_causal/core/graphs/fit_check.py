@@ -145,6 +145,7 @@ def check_order(
     names: Sequence[str],
     edges: BoolArray,
     tests: Callable[[int, IntArray, IntArray], Iterable[Tested | None]],
+    residuals: Iterable[PairTest] = (),
 ) -> FitCheck:
     """Test that each variable is independent, given its parents, of what comes before it.
 
@@ -162,6 +163,8 @@ def check_order(
     tests : callable
         ``(j, parents, others) -> tests`` of the independence of j and each of some others given the
         parents of j; None where it cannot be tested.
+    residuals : iterable of PairTest, default ()
+        Tests of the residuals.
     """
     before, found = before_each(edges), []
     for j in range(edges.shape[1]):
@@ -170,8 +173,8 @@ def check_order(
         for i, tested in zip(others.tolist(), tests(j, parents, others), strict=True):
             if tested is not None:
                 found.append(PairTest(names[i], names[j], given, *tested))
-    nothing = tests_table([]).drop(columns="given")
-    return FitCheck(tests_table(found), nothing, int((before & ~edges).sum()) - len(found))
+    untested = int((before & ~edges).sum()) - len(found)
+    return FitCheck(tests_table(found), tests_table(residuals).drop(columns="given"), untested)
 
 
 def before_each(edges: BoolArray) -> BoolArray:

@@ -24,7 +24,6 @@ from flwr_causal.core.graphs.fit_check import (
     PairTest,
     before_each,
     check_order,
-    tests_table,
 )
 from flwr_causal.core.graphs.fit_check import edge_tests as tests_of_edges
 from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
@@ -64,12 +63,11 @@ def check(
         for r, t, p in _added(own[j], j, parents, others).tolist():
             yield (r, t, p) if np.isfinite(r) else None
 
-    found = check_order(own[0].names, edges, tests)
     residuals = _residual_tests(own[0], edges, before) if len(distinct(own)[0]) == 1 else ()
+    found = check_order(own[0].names, edges, tests, residuals)
     statistic, degrees, p_value = _likelihood_ratio(own, edges, before)
     return replace(
         found,
-        residuals=tests_table(residuals).drop(columns="given"),
         statistic=statistic,
         degrees=degrees,
         p_value=p_value,

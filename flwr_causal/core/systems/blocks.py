@@ -39,7 +39,6 @@ from flwr_causal.core.linear.moments import (
     plain_by_variable,
     with_rows,
 )
-from flwr_causal.core.linear.parties import known_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.systems.effects import SystemWithEffects
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.core.linear.effects import Blocks
 
 #: What is of all rows, and neither of those under an intervention nor of chosen ones.
 OF_ALL_ROWS = {
@@ -108,6 +106,7 @@ class BlockModel(SystemWithEffects):
     """
 
     KIND: ClassVar[str] = "model of numbers and categories"
+    party_moments: ClassVar[None] = None
     FORM: ClassVar[str] = "flwr-causal blocks 1"
 
     variables: tuple[Variable, ...]
@@ -589,9 +588,9 @@ class BlockModel(SystemWithEffects):
     def _lists_effects(self) -> bool:
         return False
 
-    def _blocks(self, by_party: bool) -> Blocks:
-        parties = list(known_parties(None).values()) if by_party else []
-        return blocks_of_columns(self.variables, self.moments, parties)
+    @property
+    def _rows(self) -> Moments:
+        return self.moments
 
     def _response(
         self, change: FloatArray, reading: FloatArray, lag: int

@@ -10,6 +10,7 @@ import numpy as np
 from flwr_causal.core.answers import Answers
 from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.blocks.contrasts import contrast
+from flwr_causal.core.blocks.design import blocks_of_columns
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.effect import NO_EFFECT
@@ -17,10 +18,11 @@ from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import pair_of
 from flwr_causal.core.linear.effects import along_paths, by_optimal_set, possible_effects
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.parties import known_parties
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
@@ -43,6 +45,10 @@ class SystemWithEffects(Answers):
         @property
         def lagged(self) -> Any:
             """The weights or edges of each lag, ``(p, d, d)``."""
+
+        @property
+        def party_moments(self) -> Mapping[str, Moments] | None:
+            """By party, the moments of its rows; None where they are unknown."""
 
     @property
     def order(self) -> int:
@@ -186,9 +192,10 @@ class SystemWithEffects(Answers):
     def _lists_effects(self) -> bool:
         """Whether effects are listed also where the class decides them."""
 
+    @property
     @abstractmethod
-    def _blocks(self, by_party: bool) -> Blocks:
-        """Return the moments, with those of each party's rows if they are wanted."""
+    def _rows(self) -> Moments | tuple[Moments, ...]:
+        """Moments of the columns, or for each variable its own; a ConfigError if there are none."""
 
     @abstractmethod
     def _response(
@@ -209,6 +216,11 @@ class SystemWithEffects(Answers):
         gradient : ndarray of shape (columns at t and before, columns at t)
             The value's derivatives by the coefficients of all columns on their parents.
         """
+
+    def _blocks(self, by_party: bool) -> Blocks:
+        """Return the moments, with those of each party's rows if they are wanted."""
+        parties = list(known_parties(self.party_moments).values()) if by_party else []
+        return blocks_of_columns(self._variables, self._rows, parties)
 
     def _asked(self, pair: tuple[int, int], state: Any, reference: Any, outcome: Any) -> Contrast:
         cause, effect = (self._variables[k] for k in pair)

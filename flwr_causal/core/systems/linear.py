@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from flwr_causal.core.arrays import frozen_floats
-from flwr_causal.core.blocks.design import blocks_of_columns, numbers_in_units
+from flwr_causal.core.blocks.design import numbers_in_units
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.core.linear.effects import Blocks
 
 #: Moments of the rows that inform about all variables, or of those that inform about each.
 SampleMoments: TypeAlias = Moments | tuple[Moments, ...]
@@ -415,7 +414,7 @@ class LinearModel(SystemWithEffects):
             If there are neither rows nor moments of rows.
         """
         if rows is None:
-            return fit_check.check(self._required_moments(), self._edges, self._held_out)
+            return fit_check.check(self._rows, self._edges, self._held_out)
         held_out = Moments.from_rows(np.hstack(self._present_and_past(rows)), self._columns)
         found = fit_check.check(held_out, self._edges)
         return found.with_rows(float(self.log_likelihood(rows).mean()))
@@ -443,7 +442,7 @@ class LinearModel(SystemWithEffects):
 
     def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
         """Return the model of rows with missing cells, see :func:`with_rows`."""
-        rows = self._required_moments()
+        rows = self._rows
         if isinstance(rows, Moments):  # the same rows for all variables
             return replace(self, sample_moments=replace(rows, together=together[0]))
         return replace(self, sample_moments=with_rows(rows, together))
@@ -540,13 +539,13 @@ class LinearModel(SystemWithEffects):
             return f"no density: the variables {silent} have zero noise variance"
         return ""
 
-    def _required_moments(self) -> SampleMoments:
-        """Return the moments of the rows that the system was fitted to; a ConfigError if none."""
+    @property
+    def _rows(self) -> SampleMoments:
         if self.sample_moments is None:
             raise ConfigError(NO_MOMENTS)
         return self.sample_moments
 
-    @property
+    @cached_property
     def _variables(self) -> Sequence[Variable]:
         return numbers_in_units(self._columns)
 
@@ -557,10 +556,6 @@ class LinearModel(SystemWithEffects):
     @property
     def _lists_effects(self) -> bool:
         return self.marks is not None
-
-    def _blocks(self, by_party: bool) -> Blocks:
-        parties = list(known_parties(self.party_moments).values()) if by_party else []
-        return blocks_of_columns(self._variables, self._required_moments(), parties)
 
     def _targets(self, values: Mapping[str, float]) -> list[int]:
         """Return the places of variables that are set; a DataError if a value is no number."""

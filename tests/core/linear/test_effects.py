@@ -248,3 +248,29 @@ def test_effects_between_two_values_are_those_of_as_many_units():
         np.testing.assert_allclose(more, 2.5 * unit, rtol=1e-9)
     with pytest.raises(ConfigError, match="'stroke' is a number, of which no outcome is asked"):
         model.total_effect("age", "stroke", outcome=1)
+
+
+def test_a_model_of_rows_with_missing_cells_counts_those_that_are_seen():
+    """Of cells that are seen in half of the rows; where rows differ, of each variable's own."""
+    _, model = fitted(80)
+    half = np.full((5, 5), 40.0)
+    for own in (False, True):
+        if own:
+            rows = tuple(replace(model.sample_moments) for _ in NAMES)
+            model = replace(model, sample_moments=rows)
+        fewer = model.with_rows_together([half] * (5 if own else 1))
+        one, two = (each.total_effect("pressure", "stroke") for each in (model, fewer))
+        assert two.value == pytest.approx(one.value)
+        # Of each regression on two columns.
+        assert two.standard_error == pytest.approx(one.standard_error * np.sqrt(77 / 37))
+
+
+def test_an_intervention_needs_the_directions_of_what_is_set():
+    _, model = fitted()
+    in_class = replace(model, marks=EDGES | matrix(5, (1, 0)))
+    with pytest.raises(ConfigError, match="leaves open whether 'drug' causes 'age'"):
+        in_class.do({"drug": 1.0})
+    after = in_class.do({"pressure": 1.0})
+    assert not after.marks[:, 2].any()
+    assert after.marks[1, 0]
+    assert in_class.do({"age": 0.0, "drug": 1.0}).mean()[1] == 1.0

@@ -179,3 +179,12 @@ def test_networks_with_numbers_are_no_tables(tmp_path):
     for kind in ("numbers and categories", "series", "hidden causes"):
         with pytest.raises(DataError, match="pgmpy has no such networks"):
             to_pgmpy(run_of(kind).model)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "blocks"])
+def test_rows_without_lags_have_no_effects_over_time(kind):
+    model = run_of(kind).model
+    with pytest.raises(ConfigError, match="lag is 1, and the model has no lags: leave it out"):
+        model.total_effect(*model.names[:2], lag=1)
+    with pytest.raises(ConfigError, match="name the variable to predict: one of a, b, c"):
+        model.predict(rows_of(kind))

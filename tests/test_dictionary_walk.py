@@ -99,8 +99,9 @@ def test_a_run_without_maps_ends_before_training_and_names_no_value(hospitals):
     result = call(re.sub(r" --map \S+", "", command), "--output-dir", "result")
     assert result.exit_code == 2
     said = ("column 'sex', 300 values", "column 'weight' is missing", "column 'age', 1 value: out")
-    for name, fault in zip(("north", "south", "west"), said, strict=True):
-        assert f"{name}.csv: the table does not fit the dictionary: {fault}" in result.output
+    for k, (name, fault) in enumerate(zip(("north", "south", "west"), said, strict=True)):
+        named = f"party {k} ({name}.csv)"
+        assert f"{named}: the table does not fit the dictionary: {fault}" in result.output
     for hidden in ("412", "71,5", "w_g", "'None'", "row 51"):
         assert hidden not in result.output
     assert not (hospitals / "result").exists()

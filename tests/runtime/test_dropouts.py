@@ -72,6 +72,7 @@ def test_the_sums_of_a_method_go_on_without_a_party_that_missed_the_first(monkey
     )
     centred = pd.concat(TABLES).to_numpy().mean(axis=0)
     rows = np.concatenate([table.to_numpy() - centred for k, table in enumerate(TABLES) if k != 2])
+    rows = np.column_stack([np.ones(len(rows)), rows])
     np.testing.assert_allclose(
         seen["moments"][0], rows.T @ rows / len(rows), rtol=0, atol=1e-13 * np.abs(rows).max() ** 2
     )

@@ -58,7 +58,7 @@ def test_moments_of_a_replicate_are_those_of_the_rows_that_are_drawn():
         arrays = records.arrays_of(reply.content)
         for replicate in range(R + 1):
             draw = Draw(key, replicate).rows(len(frame)) if replicate else slice(None)
-            rows = frame.to_numpy()[draw] - mean
+            rows = np.column_stack([np.ones(len(frame)), frame.to_numpy()[draw] - mean])
             name = f"replicate {replicate}: moments" if replicate else "moments"
             np.testing.assert_allclose(arrays[name][0], rows.T @ rows / len(rows))
     assert run.rounds == 1
@@ -83,9 +83,7 @@ def test_a_replicate_is_the_pooled_bootstrap_of_one_party():
     run = simulate("moments", [frame], replicates=R)
     key, found = int(digest(read_table(frame), "rows 0"), 16), []
     for replicate in range(1, R + 1):
-        # About the mean of the party's own rows, which the parties agree on.
-        rows = (frame - frame.mean()).to_numpy()[Draw(key, replicate).rows(len(frame))]
-        moments = Moments(len(rows), np.zeros(4), rows.T @ rows / len(rows), tuple(frame))
+        moments = Moments.from_rows(frame.iloc[Draw(key, replicate).rows(len(frame))], frame)
         found.append(search_orders(moments, Knowledge().masks(tuple(frame))).best.adjacency)
     np.testing.assert_allclose(run.graph.confidence, np.mean(found, axis=0))
 

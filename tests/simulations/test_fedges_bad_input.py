@@ -226,7 +226,7 @@ OPTIONS = {
     "driven by scores without a choice": (
         {"mode": "scores", "start": "driven", "parameters": False},
         ConfigError,
-        ["parameters", "True for start='driven'"],
+        ["parameters", "must be True", "start='driven' in mode 'scores'"],
     ),
     "the last graph of driven scores": (
         {"mode": "scores", "start": "driven", "keep": "last"},
@@ -261,7 +261,7 @@ OPTIONS = {
     "too many states": ({"max_states": 300}, ConfigError, ["max_states", "256"]),
     "half a parent": ({"max_parents": 1.5}, ConfigError, ["max_parents", "whole number"]),
     "truth for a number": ({"turn": 1}, ConfigError, ["turn", "true or false"]),
-    "unknown option": ({"ess": 1.0}, ConfigError, ["ess", "equivalent_sample_size"]),
+    "unknown option": ({"ess": 1.0}, ConfigError, ["ess", "flwr-causal options fedges"]),
     "nearly an option": ({"max_edge": 5}, ConfigError, ["Did you mean 'max_edges'"]),
     "option of another method": ({"sparsity": 0.1}, ConfigError, ["FedGES has no option"]),
     "quorum of two": ({"quorum": 2.0}, ConfigError, ["quorum"]),

@@ -6,7 +6,7 @@ import types
 from dataclasses import fields
 from typing import Literal, Union, get_args, get_origin
 
-from flwr_causal.app.methods import find
+from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.options import option_types
 from flwr_causal.errors import ConfigError
 
@@ -96,3 +96,26 @@ def sampled(values, size, number, seed=0):
         if len(some) == size:
             found.append(some)
     return found
+
+
+def refused_pairs(method):
+    """Return the pairs of values that a method accepts alone and not together, a line a value.
+
+    ``python tests/helpers/option_values.py > tests/strategies/refused_pairs.txt`` writes those of
+    all methods.
+    """
+    values = sorted(other_values(method), key=repr)
+    alone = [value for value in values if not said(method, dict([value]))]
+    for place, (name, value) in enumerate(alone):
+        others = [
+            f"{other}={one!r}"
+            for other, one in alone[place + 1 :]
+            if other != name and said(method, {name: value, other: one})
+        ]
+        if others:
+            yield f"{method} {name}={value!r}: {' '.join(others)}"
+
+
+if __name__ == "__main__":
+    for method in METHODS:
+        print(*refused_pairs(method), sep="\n")

@@ -8,6 +8,7 @@ from typing import Literal, Union, get_args, get_origin
 
 from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.options import option_types
+from flwr_causal.core.parts import unmet
 from flwr_causal.errors import ConfigError
 
 #: Options of files and of the network, which fit everything else.
@@ -114,6 +115,23 @@ def refused_pairs(method):
         ]
         if others:
             yield f"{method} {name}={value!r}: {' '.join(others)}"
+    for setting in ("different columns", "interventions of nodes"):
+        later = [one for one in alone if _refused_later(method, *one, setting)]
+        if later:
+            yield f"{method} {setting}: {' '.join(f'{name}={value!r}' for name, value in later)}"
+
+
+def _refused_later(method, name, value, setting):
+    """Whether a value is refused once the reports show different columns or interventions."""
+    strategy = find(method).strategy(**{name: value})
+    if setting == "different columns":
+        found = strategy._different if strategy._joins_columns and method != "fedpc" else None
+    else:
+        stated = "interventions" in strategy.contract.reports
+        found = strategy.options.acted if stated else None
+    if found is None:
+        return False
+    return name in {one.name for one in unmet(strategy.options, (*strategy._parts, found))}
 
 
 if __name__ == "__main__":

@@ -41,6 +41,20 @@ STATED = {
 }
 
 
+#: Options with which others are tried, where a method accepts them.
+CONTEXTS = (
+    {},
+    {"secure_aggregation": True, "groups": 2},
+    {"order": 2},
+    {"order": 2, "solver": "dagma"},
+    {"order": 2, "secure_aggregation": True},
+    {"order": 2, "missing_values": "em"},
+    {"order": 2, "unknown_targets": True},
+    {"mode": "exact", "max_parents": 1},
+    {"mode": "scores", "start": "driven"},
+)
+
+
 def _values(name, wanted, default):
     """Return the other values of one option."""
     found = [STATED[name]] if name in STATED else []
@@ -100,7 +114,7 @@ def sampled(values, size, number, seed=0):
 
 
 def refused_pairs(method):
-    """Return the pairs of values that a method accepts alone and not together, a line a value.
+    """Return what a method refuses: pairs of values that it accepts alone, and more in contexts.
 
     ``python tests/helpers/option_values.py > tests/strategies/refused_pairs.txt`` writes those of
     all methods.
@@ -115,15 +129,30 @@ def refused_pairs(method):
         ]
         if others:
             yield f"{method} {name}={value!r}: {' '.join(others)}"
-    for setting in ("different columns", "interventions of nodes"):
-        later = [one for one in alone if _refused_later(method, *one, setting)]
-        if later:
-            yield f"{method} {setting}: {' '.join(f'{name}={value!r}' for name, value in later)}"
+    for context in [one for one in CONTEXTS if accepted(method, one)]:
+        others = [one for one in values if not accepted(method, {**context, one[0]: one[1]})]
+        if others:
+            yield f"{method} {shown(context.items())}: {shown(others)}"
+        for setting in ("different columns", "interventions of nodes"):
+            fitting = [one for one in values if one not in others and one[0] not in context]
+            later = [one for one in fitting if _refused_later(method, context, *one, setting)]
+            if later:
+                yield f"{method} {shown(context.items())} and {setting}: {shown(later)}"
 
 
-def _refused_later(method, name, value, setting):
+def accepted(method, options):
+    """Whether a method has options of these names, and accepts their values."""
+    return not said(method, options)
+
+
+def shown(values):
+    """Return names and values as one text."""
+    return " ".join(f"{name}={value!r}" for name, value in values)
+
+
+def _refused_later(method, context, name, value, setting):
     """Whether a value is refused once the reports show different columns or interventions."""
-    strategy = find(method).strategy(**{name: value})
+    strategy = find(method).strategy(**context, **{name: value})
     if setting == "different columns":
         found = strategy._different if strategy._joins_columns and method != "fedpc" else None
     else:

@@ -193,17 +193,6 @@ def unowned(options: Any, chosen: Sequence[type[Part]]) -> list[Misfit]:
     ]
 
 
-def has_option(options: Any, name: str, chosen: Sequence[type[Part]]) -> bool:
-    """Whether there is an option of this name that fits the chosen parts."""
-    about = _of(options)
-    if name not in about.types:
-        return False
-    owners, needs = about.owners.get(name, ()), about.needs.get(name, frozenset())
-    given = frozenset.intersection(_ALL, *(part.gives for part in chosen))
-    fits = isinstance(needs, Mapping) or needs <= given
-    return fits and (not owners or _has(chosen, owners))
-
-
 def unmet(options: Any, chosen: Sequence[type[Part]]) -> list[Misfit]:
     """Return what needs something that a chosen part does not give: needs - gives."""
     given = frozenset.intersection(_ALL, *(part.gives for part in chosen))

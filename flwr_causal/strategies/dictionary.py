@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
-from flwr_causal.core.parts import has_option
+from flwr_causal.core.options import option_types
+from flwr_causal.core.parts import unowned
 from flwr_causal.core.privacy.scales import ESTIMATED, as_text, of_places
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import ROLE_OPTIONS, STATED
@@ -39,14 +39,15 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
         If an option and the dictionary say different things.
     """
     options = strategy.options
-    has = partial(has_option, options, chosen=options.parts)
-    if not has("dictionary"):
-        return options  # which the check of parts refuses
     excluded = split_names(options.exclude)
     changes: dict[str, Any] = {}
+    # Private parties report names of columns, and no targets of rows.
+    private = any("reports" not in part.gives for part in options.parts)
     for role, option in ROLE_OPTIONS.items():
         name = dictionary.of_role(role)
-        if not name or name in excluded or not has(option):
+        if not name or name in excluded or not _takes(options, option, name):
+            continue
+        if private and option == "intervention_column":
             continue
         given = getattr(options, option)
         if given and given != name:
@@ -71,6 +72,14 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
         public = public_scales(dictionary, as_places=as_places)
         changes["scales"] = as_text(public | options.stated_scales)
     return replace(options, **changes)
+
+
+def _takes(options: Any, name: str, value: str) -> bool:
+    """Return whether there is an option of a name, and its part is chosen with this value."""
+    if name not in option_types(type(options)):
+        return False
+    other = replace(options, **{name: value})
+    return all(one.name != name for one in unowned(other, other.parts))
 
 
 def public_scales(dictionary: Dictionary, *, as_places: bool) -> Scales:

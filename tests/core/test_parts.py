@@ -11,7 +11,6 @@ from flwr_causal.core.parts import (
     Part,
     all_but,
     check_parts,
-    has_option,
     option,
     owners_of,
     unmet,
@@ -162,21 +161,6 @@ def test_an_option_of_any_name_is_an_option():
     # "text" is what a part says of itself; of a method's options it is an option.
     assert owners_of(Others) == {"least": (Search,), "width": (Wide,)}
     check_parts(Others(text="a"), ())
-
-
-@pytest.mark.parametrize(
-    ("name", "chosen", "fits"),
-    [
-        ("nothing", (Wide,), False),
-        ("replicates", (), True),
-        ("least", (Wide,), True),
-        ("width", (Search,), False),
-        ("width", (Wide,), True),
-        ("width", (Wide, Grouped), False),
-    ],
-)
-def test_whether_there_is_an_option(name, chosen, fits):
-    assert has_option(Options(), name, chosen) is fits
 
 
 def test_words_are_those_of_the_list():

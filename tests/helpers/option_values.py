@@ -6,8 +6,9 @@ import types
 from dataclasses import fields
 from typing import Literal, Union, get_args, get_origin
 
-from flwr_causal.app.methods import find
+from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.options import option_types
+from flwr_causal.core.parts import unmet
 from flwr_causal.errors import ConfigError
 
 #: Options of files and of the network, which fit everything else.
@@ -38,6 +39,20 @@ STATED = {
     "time_column": "b",
     "phase_column": "c",
 }
+
+
+#: Options with which others are tried, where a method accepts them.
+CONTEXTS = (
+    {},
+    {"secure_aggregation": True, "groups": 2},
+    {"order": 2},
+    {"order": 2, "solver": "dagma"},
+    {"order": 2, "secure_aggregation": True},
+    {"order": 2, "missing_values": "em"},
+    {"order": 2, "unknown_targets": True},
+    {"mode": "exact", "max_parents": 1},
+    {"mode": "scores", "start": "driven"},
+)
 
 
 def _values(name, wanted, default):
@@ -96,3 +111,58 @@ def sampled(values, size, number, seed=0):
         if len(some) == size:
             found.append(some)
     return found
+
+
+def refused_pairs(method):
+    """Return what a method refuses: pairs of values that it accepts alone, and more in contexts.
+
+    ``python tests/helpers/option_values.py > tests/strategies/refused_pairs.txt`` writes those of
+    all methods.
+    """
+    values = sorted(other_values(method), key=repr)
+    alone = [value for value in values if not said(method, dict([value]))]
+    for place, (name, value) in enumerate(alone):
+        others = [
+            f"{other}={one!r}"
+            for other, one in alone[place + 1 :]
+            if other != name and said(method, {name: value, other: one})
+        ]
+        if others:
+            yield f"{method} {name}={value!r}: {' '.join(others)}"
+    for context in [one for one in CONTEXTS if accepted(method, one)]:
+        others = [one for one in values if not accepted(method, {**context, one[0]: one[1]})]
+        if others:
+            yield f"{method} {shown(context.items())}: {shown(others)}"
+        for setting in ("different columns", "interventions of nodes"):
+            fitting = [one for one in values if one not in others and one[0] not in context]
+            later = [one for one in fitting if _refused_later(method, context, *one, setting)]
+            if later:
+                yield f"{method} {shown(context.items())} and {setting}: {shown(later)}"
+
+
+def accepted(method, options):
+    """Whether a method has options of these names, and accepts their values."""
+    return not said(method, options)
+
+
+def shown(values):
+    """Return names and values as one text."""
+    return " ".join(f"{name}={value!r}" for name, value in values)
+
+
+def _refused_later(method, context, name, value, setting):
+    """Whether a value is refused once the reports show different columns or interventions."""
+    strategy = find(method).strategy(**context, **{name: value})
+    if setting == "different columns":
+        found = strategy._different if strategy._joins_columns and method != "fedpc" else None
+    else:
+        stated = "interventions" in strategy.contract.reports
+        found = strategy.options.acted if stated else None
+    if found is None:
+        return False
+    return name in {one.name for one in unmet(strategy.options, (*strategy._parts, found))}
+
+
+if __name__ == "__main__":
+    for method in METHODS:
+        print(*refused_pairs(method), sep="\n")

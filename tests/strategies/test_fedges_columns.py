@@ -190,6 +190,19 @@ def test_options_that_do_not_fit_are_named_before_rows_are_compared(table, optio
         found_in(vertical(table, 2), **options)
 
 
+def test_rows_with_gaps_are_left_out_as_no_sum_tells_what_they_lack(table):
+    # Also where no option names the ids, and it is left open what is done about gaps.
+    parties = [one.rename(columns={"patient": "row_id"}) for one in vertical(table, 2)]
+    parties[0] = parties[0].astype(object)
+    gone = parties[0].index[::9]
+    parties[0].loc[gone, "a"] = None
+    run = simulate("fedges", parties, mode="exact", max_parents=2)
+    assert "Assumed missing_values='drop'" in " ".join(run.warnings)
+    same_class(run, found_in(vertical(table.drop(index=gone), 2), max_parents=2))
+    with pytest.raises(ConfigError, match="set missing_values='auto', 'fail' or 'drop'"):
+        simulate("fedges", parties, mode="exact", max_parents=2, missing_values="em")
+
+
 def test_three_columns_of_three_parties_are_refused(table):
     with pytest.raises(DataError, match=r"no party holds two in every row.*max_parents=1"):
         found_in(vertical(table, 3), max_parents=2)

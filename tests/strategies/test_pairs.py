@@ -2,13 +2,16 @@
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
-from option_values import combined, other_values, said, sampled
+from option_values import combined, other_values, refused_pairs, said, sampled
 
 from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.parts import WORDS, Part, _about
 
+#: All pairs of values that are accepted alone and refused together, see `refused_pairs`.
+RECORD = Path(__file__).with_name("refused_pairs.txt")
 #: How a refusal names an option and its value, and what it may be.
 REFUSED = re.compile(
     r"The option '(\w+)' is (.+?)"
@@ -52,6 +55,15 @@ def check(method, options):
         assert changed != options, text
         options = changed
     raise AssertionError(f"after {MOST_STEPS} remedies: {text}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_the_pairs_that_are_refused_are_the_recorded_ones(method):
+    recorded = RECORD.read_text(encoding="utf-8").splitlines()
+    assert list(refused_pairs(method)) == [
+        line for line in recorded if line.startswith(f"{method} ")
+    ]
 
 
 def test_every_pair_of_a_small_method():

@@ -163,7 +163,7 @@ class HiddenStates(Part):
 class JoinedCounts(JoinedColumns):
     """Counts of states of columns at different parties."""
 
-    gives = JoinedColumns.gives - words("functions", "pairs", "small counts")
+    gives = JoinedColumns.gives - words("functions", "iterations", "pairs", "small counts")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -402,7 +402,6 @@ def test_two_parties_are_refused_and_a_larger_minimum_is_kept():
 
 REFUSED = [
     ("moments", {"aggregation": "median"}, "'aggregation'"),
-    ("moments", {"sparsity": "held-out"}, "'sparsity'"),
     ("moments", {"fraction_train": 0.5}, "'fraction_train'"),
     ("moments", {"leave_one_out": True}, "'leave_one_out'"),
     ("moments", {"changed_tables": "restart"}, "'changed_tables'"),

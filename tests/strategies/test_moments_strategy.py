@@ -242,3 +242,11 @@ def test_stability_has_an_effect_on_more_than_a_hundred_columns():
     rows[:, 1:] += 0.2 * rows[:, :-1]
     found = [simulate("moments", [rows], stability=share).graph for share in (0.0, 0.9)]
     assert found[1].num_edges < found[0].num_edges
+
+
+def test_held_out_rows_add_up_securely():
+    """The folds count their rows, so that no number of a single party is needed."""
+    plain = simulate("moments", TABLES, sparsity="held-out")
+    secure = simulate("moments", TABLES, sparsity="held-out", secure_aggregation=True)
+    np.testing.assert_allclose(secure.graph.weights, plain.graph.weights, atol=1e-9)
+    assert secure.history[0]["sparsity"] == pytest.approx(plain.history[0]["sparsity"])

@@ -118,15 +118,6 @@ class RegressionsOfGaps(Part):
     instead = "'moments', or missing_values='drop'"
 
 
-class HeldOutRows(Part):
-    """Held-out rows without time, which are counted by party."""
-
-    text = "sparsity='held-out'"
-    needs = words("replies")
-    chosen_by = ("sparsity",)
-    instead = "'auto', 'bic' or a number"
-
-
 class HeldOutRidge(Part):
     """The weight of a squared norm by the error on held-out rows."""
 
@@ -175,13 +166,15 @@ class UnknownTargets(SumsByParty):
 class JoinedRows(JoinedColumns):
     """Sums over rows without time whose columns are at different parties."""
 
-    gives = JoinedColumns.gives - words("centring", "median", "functions", "iterations", "sets")
+    gives = JoinedColumns.gives - words(
+        "centring", "median", "folds", "functions", "iterations", "sets"
+    )
 
 
 class JoinedSteps(JoinedRows):
     """Sums over steps of time series whose columns are at different parties."""
 
-    gives = JoinedRows.gives | words("centring")
+    gives = JoinedRows.gives | words("centring", "folds")
 
 
 # Solvers: from sums to a graph.
@@ -478,8 +471,6 @@ class MomentsOptions(
             found.append(UnknownTargets)
         if self.local_graphs:
             found.append(SumsByParty)
-        if self.held_out and not self.order:
-            found.append(HeldOutRows)
         return found
 
     @property

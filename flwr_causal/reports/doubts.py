@@ -103,7 +103,8 @@ def _evidence(run: RunRecord) -> Evidence:
 
 def disagreement_of(model: Any) -> pd.DataFrame | None:
     """Return how the parties differ from each other by a model's moments of each; None without."""
-    return model.disagreement() if getattr(model, "party_moments", None) else None
+    known = getattr(model, "party_moments", None) and model.can("disagreement")
+    return model.disagreement() if known else None
 
 
 def describe_doubts(run: RunRecord) -> list[str]:

@@ -249,24 +249,26 @@ def system_of_series(
 def with_party_moments(
     model: Any, agreement: Agreement, products: Mapping[str, FloatArray], design: Design
 ) -> Any:
-    """Return a linear system with each party's moments in the units of the data.
+    """Return a fitted system with each party's moments, in the units of the system.
 
     Not where the number of lags was chosen, whose moments are of other rows, nor where cells are
     missing, which are expected by the rows of all parties.
 
     Parameters
     ----------
-    model : LinearModel or object
+    model : LinearModel, BlockModel, AncestralModel or object
     agreement : Agreement
     products : mapping of str to ndarray of shape (1 + s, 1 + s)
         By party, its products of the rows [1, z], divided by the number of its rows.
     design : Design
         What z is.
     """
-    pooled = None if getattr(model, "variables", ()) else getattr(model, "sample_moments", None)
+    blocks: bool = bool(getattr(model, "variables", ()))
+    pooled = getattr(model, "sample_moments", getattr(model, "moments", None))
     if not products or not isinstance(pooled, Moments) or pooled.together is not None:
         return model
-    if pooled.names != design.columns:
+    # Under interventions the rows differ by variable.
+    if pooled.names != design.columns or getattr(model, "own_moments", None):
         return model
     lags = 1 + design.order
     level, units = np.tile(agreement.mean, lags), np.tile(design.scale, lags)
@@ -275,5 +277,5 @@ def with_party_moments(
         place = int(design.marked)
         if own[0, 0] > 0 and own[place, place] > 0:  # else a reply that is false: of no rows
             moments = design.moments(own, agreement.rows[party])
-            found[party] = in_units(moments, level, units)[0]
+            found[party] = moments if blocks else in_units(moments, level, units)[0]
     return replace(model, party_moments=found)

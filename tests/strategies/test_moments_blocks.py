@@ -455,3 +455,31 @@ def test_contrasts_are_on_the_page():
     assert shown >= {edge for edge in edges if not set(edge) <= numbers}
     name = next(one for one, other in shown if one not in numbers and other in numbers)
     assert any(row[0].startswith(f"{name}: ") and " for " in row[0] for row in table["rows"])
+
+
+def test_effects_in_mixed_tables_have_errors_by_party():
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(0)
+
+    def rows(n, level):
+        a = rng.normal(size=n)
+        c = a + rng.normal(size=n) > 0
+        b = 1.1 * a + 0.9 * c + rng.normal(size=n) + level
+        d = b - 0.7 * a + rng.normal(size=n)
+        return pd.DataFrame({"a": a, "c": np.where(c, "hi", "lo"), "b": b, "d": d})
+
+    tables = [rows(n, level) for n, level in ((200, 0), (300, 0.1), (260, -0.1), (340, 0.05))]
+    model = found(tables).model
+    pooled, clusters = pd.concat(tables), np.repeat(range(4), [len(one) for one in tables])
+    (effect,) = (
+        one for one in model.total_effect("b", "d", by_party=True) if one.adjustment_set == ("a",)
+    )
+    theirs = sm.OLS(pooled["d"].to_numpy(), sm.add_constant(pooled[["b", "a"]].to_numpy())).fit(
+        cov_type="cluster", cov_kwds={"groups": clusters}
+    )
+    np.testing.assert_allclose(
+        [effect.value, effect.standard_error], [theirs.params[1], theirs.bse[1]], rtol=1e-6
+    )
+    secure = found(tables, secure_aggregation=True).model
+    with pytest.raises(ConfigError, match="secure"):
+        secure.total_effect("b", "d", by_party=True)

@@ -169,8 +169,9 @@ class AncestralModel(Answers):
         Raises
         ------
         ConfigError
-            If the moments of two parties or more are not known.
+            If the moments of two parties or more are not known, or variables are blocks of columns.
         """
+        self._require("disagreement")
         d = len(self.names)
         return disagreement(known_parties(self.party_moments), np.zeros((d, d), dtype=np.bool_))
 
@@ -210,6 +211,8 @@ class AncestralModel(Answers):
     def _lacks(self, question: str) -> str:
         if question == "contrasts" and not self.variables:
             return "all variables are numbers: total_effect is the effect of one unit more"
+        if question == "disagreement" and self.variables:
+            return "parties are compared where all variables are numbers"
         if question == "disagreement":
             return lacking_parties(self.party_moments)
         return ""

@@ -98,6 +98,9 @@ class BlockModel(SystemWithEffects):
         :func:`core.blocks.interventions.implied_moments`.
     lagged : ndarray of bool, shape (p, d, d)
         ``lagged[l, i, j]``: i at t - l - 1 causes j at t. Default: the rows are no series.
+    party_moments
+        By party, the moments of its rows, as of
+        :class:`~flwr_causal.core.systems.linear.LinearModel`.
 
     Raises
     ------
@@ -106,7 +109,6 @@ class BlockModel(SystemWithEffects):
     """
 
     KIND: ClassVar[str] = "model of numbers and categories"
-    party_moments: ClassVar[None] = None
     FORM: ClassVar[str] = "flwr-causal blocks 1"
 
     variables: tuple[Variable, ...]
@@ -117,6 +119,7 @@ class BlockModel(SystemWithEffects):
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
     own_moments: tuple[Moments, ...] = ()
     lagged: BoolArray = field(default_factory=lambda: NO_LAGS)
+    party_moments: Mapping[str, Moments] | None = None
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):

@@ -23,7 +23,7 @@ def check(found, tables):
     own = np.array([*found.parts.values()])
     expected = [products(np.concatenate(part) - found.agreement.mean) for part in tables]
     np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-4)
-    rows = sum(map(len, sum(tables, [])))
+    rows = sum(len(one) for part in tables for one in part)
     np.testing.assert_allclose(found.values, [sum(expected) / rows], rtol=1e-5, atol=1e-5)
     assert found.values[0, 0, 0] == pytest.approx(1.0, abs=1e-12)
     assert found.agreement.n == rows

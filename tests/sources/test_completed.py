@@ -173,9 +173,8 @@ def test_rows_together_are_those_in_which_a_variable_is_no_target():
     for own, outside in zip(told, (ON != "a", ON != "c; b", ON != "c; b"), strict=True):
         marks = SEEN[outside].astype(int)
         np.testing.assert_allclose(own, marks.T @ marks, atol=1e-6)
-    rows = [
-        (SEEN.any(axis=1) & (ON == {(): "", ("a",): "a"}.get(own, "c; b"))).sum() for own in targets
-    ]
+    stated = [{(): "", ("a",): "a"}.get(own, "c; b") for own in targets]
+    rows = [(SEEN.any(axis=1) & np.equal(ON, one)).sum() for one in stated]
     np.testing.assert_allclose(found.values[:, 0, 0], np.array(rows) / 148)
 
 

@@ -10,6 +10,7 @@ from federations import losing
 from pooled import pooled, products
 
 from flwr_causal import Knowledge
+from flwr_causal.core.blocks import lacking
 from flwr_causal.core.linear.moments import mean_and_second
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.errors import FederationError
@@ -143,6 +144,26 @@ def test_categories_take_part():
     mean, second = estimated(np.column_stack([numbers, marks]))
     expected = np.pad(second, (1, 0)) + np.outer(np.append(1, mean), np.append(1, mean))
     close(found.values[0], expected, np.ones(5))
+
+
+def test_parties_that_lack_columns_count_by_their_rows(monkeypatch):
+    """Their own products are sums over their rows, of which a cell is seen."""
+    told = []
+
+    def kept(own, *given):
+        told.extend(own := list(own))
+        return original(own, *given)
+
+    original = lacking.column_sets
+    monkeypatch.setattr(lacking, "column_sets", kept)
+    tables = [TABLES[0], TABLES[1][["a", "b"]], TABLES[2][["b", "c"]]]
+    found = pooled(tables, unshared_columns="keep", **EM)
+    rows = [table.notna().any(axis=1).sum() for table in tables]
+    np.testing.assert_allclose([own[0, 0] for own in told], rows)
+    assert found.num_rows == sum(rows)
+    # Of the columns that a party lacks there are none.
+    assert not told[1][3].any()
+    assert not told[2][1].any()
 
 
 def few_together():

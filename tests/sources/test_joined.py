@@ -79,6 +79,8 @@ SERIES = pd.concat(
 ROLES = ["ward", "day", "row"]
 LAYOUT = {"order": 2, "series_column": "ward", "time_column": "day", "row_id": "row"}
 OF_SERIES = [SERIES[[*ROLES, *own]] for own in (["a", "b"], ["c", "d"])]
+#: The steps of the third series count twice in the means and variances that parties report.
+TWICE = [*OF_SERIES, SERIES.loc[SERIES["ward"] == 2, [*ROLES, "a", "b", "d"]]]
 
 
 def lagged(center):
@@ -91,10 +93,11 @@ def lagged(center):
     ]
 
 
+@pytest.mark.parametrize("tables", [OF_SERIES, TWICE], ids=["two", "overlapping"])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("center", ["global", "series"])
-def test_lags_are_about_the_level_of_their_variables(center, standardize):
-    found = pooled(OF_SERIES, center=center, standardize=standardize, **LAYOUT)
+def test_lags_are_about_the_level_of_their_variables(center, standardize, tables):
+    found = pooled(tables, center=center, standardize=standardize, **LAYOUT)
     z = np.concatenate(lagged(center))
     # The scale is the root mean square of a variable's centred steps.
     scale = np.sqrt((z[:, :4] ** 2).mean(axis=0)) if standardize else np.ones(4)

@@ -124,6 +124,18 @@ def test_a_set_for_each_set_of_targets(small, monkeypatch):
 
 
 @pytest.mark.usefixtures("as_stated")
+def test_a_set_that_only_dropped_rows_have_is_none():
+    lacking = [one.assign(x0=one["x0"].where(one["on"] != "x2; x1")) for one in TARGETED]
+    found = pooled(lacking, intervention_column="on", missing_values="drop")
+    assert set(found.agreement.targets) == {(), ("x0",)}
+    every = pd.concat(lacking).dropna()
+    z = every[["x0", "x1", "x2"]].to_numpy()
+    z = z - z.mean(axis=0)
+    for own, targets in zip(found.values, found.agreement.targets, strict=True):
+        close(own, products(z[(every["on"] == "".join(targets)).to_numpy()]) / len(z))
+
+
+@pytest.mark.usefixtures("as_stated")
 def test_few_rows_of_a_set_are_withheld():
     """A party with too few rows of a set sends none of them, and the others' still count."""
     options = {"intervention_column": "on", "minimum_count": 12, "small_counts": "suppress"}
@@ -259,8 +271,10 @@ def test_categories_of_series(gaps):
     ]
     options = {**OPTIONS}
     if gaps:
-        # A step without a value splits a series.
+        # A step without a value splits a series, and a series of two steps has no row.
         tables[0].loc[7, "a"] = np.nan
+        short = tables[0].iloc[:2].assign(ward=9, a=[50.0, -60.0])
+        tables[0] = pd.concat([short, tables[0]], ignore_index=True)
         options |= {"missing_values": "drop", "gaps": "split"}
     found = pooled(tables, text_columns="keep", **options)
     series = []
@@ -269,7 +283,7 @@ def test_categories_of_series(gaps):
             whole = one["a"].notna().to_numpy()
             cut = np.flatnonzero(~whole)
             parts = np.split(np.arange(len(one)), cut)
-            series += [one.iloc[part[whole[part]]] for part in parts]
+            series += [one.iloc[part[whole[part]]] for part in parts if len(part) > 2]
     now = pd.concat([one.iloc[2:] for one in series])[["a", "b"]]
     z = []
     for one in series:

@@ -10,9 +10,11 @@ from federations import setup_for
 from flwr_causal.clients.design import DesignClient
 from flwr_causal.clients.linear import LinearClient
 from flwr_causal.clients.lingam import LingamClient
+from flwr_causal.clients.moments import MomentsClient
 from flwr_causal.contract.answers import Asked, answers
+from flwr_causal.contracts.moments import REGRESSIONS
 from flwr_causal.core.folds import split_rows
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Disclosure, Exchange
 from flwr_causal.strategies import Moments
 
@@ -121,6 +123,45 @@ def test_functions_of_residuals_are_means_over_all_pieces():
     u = with_ones(ROWS) @ directions.T
     np.testing.assert_allclose(sent["tails"], np.log(np.cosh(u)).mean(axis=0))
     np.testing.assert_allclose(sent["skew"], (u * np.exp(-(u**2) / 2)).mean(axis=0))
+
+
+def test_regressions_of_categories_are_means_over_all_pieces():
+    """The log-odds of the state u are 0.3 - 0.8 a; rows whose target it is say nothing of them."""
+    setup = setup_for(
+        [TABLE],
+        names=("a", "k"),
+        num_rows=90,
+        mean=np.array([3.0, np.nan]),
+        variance=np.array([4.0, np.nan]),
+        states=((), ("u", "v")),
+        options=Moments(text_columns="keep", parameters="likelihood").client_options,
+    )
+    is_u = RNG.integers(0, 2, len(ROWS)).astype(float)
+    z = np.column_stack([(ROWS[:, 0] - 3) / 2, is_u])
+    acted = np.column_stack([np.zeros(len(ROWS)), np.arange(len(ROWS)) % 4 == 0]).astype(bool)
+    pieces = list(zip(np.split(z, CUTS), np.split(acted, CUTS), strict=True))
+    client = SimpleNamespace(
+        setup=setup, num_rows=len(ROWS), rows_with_targets=lambda: iter(pieces)
+    )
+    values = {
+        "categories": np.array([1]),
+        "sizes": np.array([1]),
+        "causes": np.array([0]),
+        "weights": np.array([0.3, -0.8]),
+    }
+    sent = MomentsClient.regression_sums(client, Asked(REGRESSIONS, 2, values))
+    told = ~acted[:, 1]
+    x, u = with_ones(z[told, :1]), is_u[told]
+    p = 1 / (1 + np.exp(-x @ values["weights"]))
+    n = len(ROWS)
+    logs = u * np.log(p) + (1 - u) * np.log(1 - p)
+    np.testing.assert_allclose(sent["log-likelihoods"], [logs.sum() / n])
+    np.testing.assert_allclose(sent["gradient"], x.T @ (u - p) / n)
+    information = x.T @ (x * (p * (1 - p))[:, None]) / n
+    np.testing.assert_allclose(sent["information"], information[np.triu_indices(2)])
+    values["weights"] = np.zeros(3)
+    with pytest.raises(FederationError, match="of other causes"):
+        MomentsClient.regression_sums(client, Asked(REGRESSIONS, 2, values))
 
 
 def test_an_answer_is_to_all_the_exchanges_that_are_named():

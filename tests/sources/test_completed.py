@@ -183,6 +183,16 @@ def test_required_edges_stay_where_few_rows_have_both(required):
     assert any("have both columns of 1 pairs: 'a' and 'c'" in one for one in found.warnings)
 
 
+def test_pairs_with_few_rows_are_those_of_variables():
+    """Whose columns are further on where a category has several."""
+    states = np.array(["u", "v", "w"])[np.arange(75) % 3]
+    tables = [one.assign(k=states)[["k", "a", "b", "c"]] for one in few_together()]
+    found = pooled(tables, text_columns="keep", **EM)
+    expected = ~np.eye(4, dtype=bool)
+    expected[1, 3] = expected[3, 1] = False
+    np.testing.assert_array_equal(found.masks.allowed, expected)
+
+
 ON = np.array(["", "a", "c; b"])[np.arange(150) % 3]
 TARGETED = [one.assign(on=own) for one, own in zip(TABLES, np.split(ON, (40, 90)), strict=True)]
 

@@ -78,6 +78,22 @@ def test_the_noise_of_all_parties_is_told(secure, told):
     assert found.agreement.n == found.info["effective_rows"] < found.num_rows
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_noise_of_scales_is_that_of_all_parties(secure, monkeypatch):
+    told = {}
+
+    def scales_of(counts, variance, names):
+        told.update(variance=variance, names=tuple(names))
+        return np.array([9.0])
+
+    monkeypatch.setattr(released, "scales_of", scales_of)
+    monkeypatch.setattr(released, "variance_of_counts", lambda d, multiplier, parties: 7 / parties)
+    stated = {name: SCALES[name] for name in "ab"}
+    options = {"secure_aggregation": True, "min_parties": 3} if secure else {}
+    pooled(NUMBERS, epsilon=50.0, scales=stated, **options)
+    assert told == {"variance": pytest.approx(7 if secure else 21), "names": ("c",)}
+
+
 def test_scales_that_do_not_fit_are_named():
     """Centres at more than 2 scales, and deviations of less than a quarter or more than 2 scales.
 

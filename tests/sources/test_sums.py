@@ -314,3 +314,20 @@ def test_replicates_draw_as_many_rows_of_each_set():
     counts = [one.values[:, 0, 0] for one in found]
     close(*counts)
     assert np.abs(found[0].values - found[1].values).max() > 1e-3
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_replicates_draw_steps_with_their_lags(kept):
+    """In every row a is larger by 1 than a step earlier; which rows are drawn differs."""
+    tables = [one.assign(a=np.arange(len(one)) + 7.0) for one in PARTIES]
+    tables = [one.assign(k=np.where(one["pulse"], "u", "v")) if kept else one for one in tables]
+    options = {**OPTIONS, "replicates": 1, **({"text_columns": "keep"} if kept else {})}
+    first, drawn = (pooled(tables, replicate=k, **options) for k in (0, 1))
+    s = len(first.values[0]) // 3
+    # The product of a row [1, z] and this is a at t, less a one step earlier.
+    steps = np.zeros(1 + 3 * s)
+    steps[[1, 1 + s]] = np.array([1, -1]) * first.design.scale[0]
+    for own in (first, drawn):
+        assert steps @ own.values[0, 0] == pytest.approx(1)
+        assert steps @ own.values[0] @ steps == pytest.approx(1)
+    assert np.abs(first.values - drawn.values).max() > 1e-3

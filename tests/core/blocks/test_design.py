@@ -78,6 +78,7 @@ def test_names_widths_and_units():
         *("a", "k=u", "k=v", "b=no", "c"),
         *("a[t-1]", "k[t-1]=u", "k[t-1]=v", "b[t-1]=no", "c[t-1]"),
     )
+    assert mixed(functions=3).columns[:4] == ("a", "a (function 2)", "a (function 3)", "k=u")
     assert [one.name for one in made.blocks[4:]] == ["a[t-1]", "k[t-1]", "b[t-1]", "c[t-1]"]
     assert made.size == 10
     assert mixed(order=1, marked=True).size == 11

@@ -11,7 +11,7 @@ from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS
 from flwr_causal.core.linear.negentropy import mean_functions
-from flwr_causal.sources.sums import sums_of_products
+from flwr_causal.sources import sums
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -26,7 +26,7 @@ class LingamClient(SeriesClient):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    sums_of_products = sums_of_products
+    sums_of_products = sums.sums_of_products
 
     @answers(RESIDUALS)
     def functions_of_residuals(self, asked: Asked) -> Arrays:

@@ -19,15 +19,7 @@ from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.release import sharing
 from flwr_causal.protocol.second_moments import design_of
-from flwr_causal.sources.by_party import products_of_party
-from flwr_causal.sources.completed import (
-    estimate_of,
-    expected_products,
-    own_products,
-    sums_of_seen,
-)
-from flwr_causal.sources.released import octaves, release
-from flwr_causal.sources.sums import sums_of_products
+from flwr_causal.sources import by_party, completed, released, sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +41,12 @@ class MomentsClient(ColumnsClient, DesignClient):
     contract: ClassVar[Contract] = CONTRACT
     options: MomentsPartyOptions
 
-    sums_of_products = sums_of_products
-    products_of_party = products_of_party
-    sums_of_seen, own_products, expected_products = sums_of_seen, own_products, expected_products
-    octaves, release = octaves, release
+    sums_of_products = sums.sums_of_products
+    products_of_party = by_party.products_of_party
+    sums_of_seen = completed.sums_of_seen
+    own_products = completed.own_products
+    expected_products = completed.expected_products
+    octaves, release = released.octaves, released.release
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the table, and whether it has ids."""
@@ -94,7 +88,7 @@ class MomentsClient(ColumnsClient, DesignClient):
         if len(weights) != sum(family.num_weights for family in families):
             raise FederationError("The coefficients that the server sent are of other causes.")
         incomplete = self.setup.policy.missing_values == "em"
-        estimate = estimate_of(asked).of_set(0) if incomplete else None
+        estimate = completed.estimate_of(asked).of_set(0) if incomplete else None
         parts = [
             sums_of_rows(families, rows, weights, acted)
             if estimate is None

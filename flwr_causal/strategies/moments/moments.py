@@ -25,6 +25,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.runtime.algorithm import Choice, Note
+from flwr_causal.sources.by_party import products_by_party
 from flwr_causal.sources.completed import completed_products
 from flwr_causal.sources.joined import joined_products
 from flwr_causal.sources.products import Products, design_of, target_info
@@ -49,8 +50,8 @@ from flwr_causal.strategies.moments.penalised import by_penalty
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
-    compared_moments,
     with_kept_mechanisms,
+    with_unknown_targets,
 )
 from flwr_causal.strategies.series import (
     expected_of_series,
@@ -97,18 +98,17 @@ class Moments(JoiningStrategy, LinearStrategy):
     sign; ``run.total_effect`` compares states of the cause.
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
-    column, mean and sum of squared deviations; then one d x d array of second moments of the
-    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of products of the
-    rows [1, g, x], where x has the m = d (1 + p) columns and g marks rows that are not perturbed;
-    five such arrays if something is chosen by held-out error, and one more for each smaller order
-    to choose from. With secure summation the server learns the pooled
-    second moments only; without it, each party's second moments. Of categories it is the names of
-    the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
-    array of sums of products with noise, and nothing else that depends on the rows. With
-    ``unknown_targets`` and ``local_graphs`` it is the products of the rows [1, x], and the server
-    looks at each party's, or with secure sums at those of groups of parties. Where parties
-    hold different columns (``row_id``), it is hashed ids, masked columns and lags that only another
-    party can open, and words whose sum over all parties is that of the products of columns.
+    column, mean and sum of squared deviations; then products of the rows [1, z], of shape
+    (sets, 1 + s, 1 + s). z has a column for each number, centred and scaled, with curved effects
+    further functions of it, for each state of a category but one, and with an order p the lags of
+    all of them. Known interventions and held-out rows divide the rows into sets; where the number
+    of lags is chosen, one array for each smaller order follows. With secure summation the server
+    learns the pooled products only. With ``epsilon`` it is one array of sums of products with
+    noise, and nothing else that depends on the rows. With ``unknown_targets`` and ``local_graphs``
+    the server looks at each party's products, or with secure sums at those of groups of parties.
+    Where parties hold different columns (``row_id``), it is hashed ids, masked columns and lags
+    that only another party can open, and words whose sum over all parties is that of the products
+    of columns.
 
     References
     ----------
@@ -165,15 +165,29 @@ class Moments(JoiningStrategy, LinearStrategy):
     def _pooled(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
     ) -> Generator[Step, Any, Products]:
-        """Ask for the second moments of all rows, in the way that options and parties need."""
+        """Ask for the products of all rows, without columns that others determine."""
+        options = self.options
+        products = yield from self._products(agreement, masks, replicate)
+        pooled = without_determined(products, options, joined=self._columns_differ)
+        if options.unknown_targets:
+            return with_unknown_targets(pooled, options)
+        # Regressions of categories leave out the rows of the stated targets.
+        known = agreement.targets and not options.incomplete
+        if known and options.parameters != "likelihood":
+            return with_kept_mechanisms(pooled, options)
+        return pooled
+
+    def _products(
+        self, agreement: Agreement, masks: EdgeMasks, replicate: int
+    ) -> Generator[Step, Any, Products]:
+        """Return the generator of the source that options and parties need."""
         options = self.options
         if options.private:
-            pooled = yield from released_products(agreement, masks, options)
-            return without_determined(pooled, options)
+            return released_products(agreement, masks, options)
         if options.compares_parties:
-            return (yield from compared_moments(agreement, masks, options))
+            return products_by_party(agreement, masks, design_of(agreement, options))
         if self._columns_differ:
-            joined = joined_products(
+            return joined_products(
                 agreement,
                 masks,
                 self._holders(agreement),
@@ -181,17 +195,9 @@ class Moments(JoiningStrategy, LinearStrategy):
                 replicate=replicate,
                 expected=self.expected,
             )
-            return without_determined((yield from joined), options, joined=True)
         if options.incomplete:
-            pooled = yield from completed_products(agreement, masks, options)
-            return without_determined(pooled, options)
-        design = design_of(agreement, options)
-        pooled = yield from exact_products(agreement, masks, design, options.fewer_lags)
-        pooled = without_determined(pooled, options)
-        # Regressions of categories leave out the rows of the stated targets.
-        if not agreement.targets or options.parameters == "likelihood":
-            return pooled
-        return with_kept_mechanisms(pooled, options)
+            return completed_products(agreement, masks, options)
+        return exact_products(agreement, masks, design_of(agreement, options), options.fewer_lags)
 
     def _solved(self, pooled: Products) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,20 +17,17 @@ from flwr_causal.core.interventions.targets import find_targets, told_directions
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.sources.by_party import LEAST_PARTS, products_by_party
-from flwr_causal.sources.products import Products, design_of
+from flwr_causal.sources.by_party import LEAST_PARTS
 from flwr_causal.strategies.moments.classes import class_of, for_lags
-from flwr_causal.strategies.moments.determined import without_determined
 from flwr_causal.strategies.moments.series import allowed_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.interventions import Targets
-    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
 
 TWO_PARTS = (
@@ -43,29 +40,6 @@ STILL_ACT = (
     "less noise, and not as if a value was set: these rows count where the causes are fitted, with "
     "a level of their own if they have one."
 )
-
-
-def compared_moments(
-    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
-) -> Generator[Step, Any, Products]:
-    """Ask for each party's second moments; find which party acts on which variable.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    masks : EdgeMasks
-        Background knowledge over the variables and their lags.
-    options : MomentsOptions
-
-    Raises
-    ------
-    FederationError
-        If there are the moments of one party, or group of parties, only.
-    """
-    pooled = yield from products_by_party(agreement, masks, design_of(agreement, options))
-    # Where no targets are found, the result is that of a run that asks for one sum.
-    pooled = without_determined(pooled, options)
-    return _with_targets(pooled, options) if options.unknown_targets else pooled
 
 
 class _TargetSearch(NamedTuple):
@@ -128,10 +102,11 @@ class _TargetSearch(NamedTuple):
         return graph_of
 
 
-def _with_targets(pooled: Products, options: MomentsOptions) -> Products:
+def with_unknown_targets(pooled: Products, options: MomentsOptions) -> Products:
     """Find which party acts on which variable; return the moments as under known interventions.
 
-    ``pooled`` has the moments of each party.
+    ``pooled`` has the moments of each party. Where no targets are found, the result is that of a
+    run that asks for one sum.
     """
     search = _TargetSearch.of(pooled, options, classes=True)
     parties, products = list(pooled.parts), np.stack([*pooled.parts.values()])

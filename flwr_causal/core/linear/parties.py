@@ -305,7 +305,7 @@ def _levels(
     ratios = np.log(variances / others) / 2 / np.sqrt(0.5 / one + 0.5 / two)
     levels = (means[known], other_means[known], gaps)
     spreads = (np.sqrt(variances), np.sqrt(others), ratios)
-    same_level = bool((means == means[0]).all())
+    same_level = bool((np.ptp(means) ** 2 <= VARIES * variances).all())
     kinds = {"spread": spreads} if same_level else {"mean": levels, "spread": spreads}
     return [
         Difference(names[k], kind, "", column, own, other, z, "")

@@ -13,7 +13,7 @@ from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.series import value_columns
-from flwr_causal.protocol.second_moments import design_of
+from flwr_causal.protocol.second_moments import sent_design
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,11 @@ class DesignClient(InterventionClient, SeriesClient):
     options: DesignPartyOptions
 
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
-        """Yield the rows z in pieces: also of functions of numbers, and of categories.
+        """Yield the rows z in pieces: of numbers, of functions of numbers, and of categories.
 
         Missing cells are NaN, and so are all of a variable that the party lacks.
         """
-        design, complete = design_of(self.setup), self.setup.policy.missing_values != "em"
+        design, complete = sent_design(self.setup), self.setup.policy.missing_values != "em"
         complete = complete and len(self.held_names) == len(self.setup.names)
         if self.order and design.single and complete:
             yield from super().sum_rows(order)

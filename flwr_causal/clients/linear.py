@@ -19,7 +19,7 @@ from flwr_causal.data.series.levels import (
     perturbed_rows,
 )
 from flwr_causal.data.series.series import Series, SeriesLayout, find_series, long_enough
-from flwr_causal.protocol.second_moments import design_of
+from flwr_causal.protocol.second_moments import sent_design
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ class LinearClient(CausalClient):
         """Yield the same rows in pieces: for sums over rows, which need not all be in memory."""
         setup, options = self.setup, self.options
         mean = self.once("mean", self._mean) if options.center == "party" else setup.mean
-        scale = design_of(setup).scale
+        scale = sent_design(setup).scale
         scaled = bool((scale != 1).any())
         for rows in self.row_pieces():
             rows -= mean
@@ -198,7 +198,7 @@ class SeriesClient(LinearClient):
         setup = self.setup
         by = cast("Centering", self.options.center)
         rows = self._drawn(centered_rows(series, order, setup.mean, by))
-        scale = np.tile(design_of(setup).scale, 1 + order)
+        scale = np.tile(sent_design(setup).scale, 1 + order)
         return [one / scale for one in rows]
 
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:

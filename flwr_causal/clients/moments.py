@@ -1,6 +1,7 @@
 """Moments (Ng & Zhang 2022, section 4): the party's side.
 
-The answers of each source of products are in its file in ``sources/``.
+The answers of sources of products are in their files in ``sources/``; those of joined columns
+are in ``clients.columns``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flwr_causal.core.blocks.logistic import expected_sums_of_rows, sums_of_rows
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.release import sharing
-from flwr_causal.protocol.second_moments import design_of
+from flwr_causal.protocol.second_moments import sent_design
 from flwr_causal.sources import by_party, completed, released, sums
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class MomentsClient(ColumnsClient, DesignClient):
         return sharing(self.setup)
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
-        design, held = design_of(self.setup), super()._product_columns(asked)[1]
+        design, held = sent_design(self.setup), super()._product_columns(asked)[1]
         return design.columns, np.repeat(np.tile(held, 1 + self.order), design.widths)
 
     def _product_values(self, asked: Asked) -> FloatArray:

@@ -21,7 +21,7 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import DesignPartyOptions, derived
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, PRIVATE, RELEASE, private_dimensions
-from flwr_causal.protocol.second_moments import design_of, num_columns, num_sets
+from flwr_causal.protocol.second_moments import num_columns, num_sets, sent_design
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.sources.by_party import PARTS
 from flwr_causal.sources.completed import ESTIMATE, EXPECTED, OWN, SEEN
@@ -44,7 +44,7 @@ class MomentsPartyOptions(DesignPartyOptions):
     ----------
     model : {"linear", "additive", "curved"}
     num_folds : int
-        Number of folds of the rows of series; smaller ones than these show rows.
+        Number of folds of the rows; it is bounded, since sums over few rows would show rows.
     select_order : bool
     parameters : {"moments", "likelihood"}
     """
@@ -97,7 +97,7 @@ def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
     FederationError
         If there is none, one is asked for twice, is no category, has no causes, or is among them.
     """
-    blocks, ends = design_of(setup).variables, np.cumsum(sent["sizes"], dtype=np.int64)
+    blocks, ends = sent_design(setup).variables, np.cumsum(sent["sizes"], dtype=np.int64)
     causes = np.split(np.asarray(sent["causes"]), ends[:-1])
     members = [
         (int(child), tuple(own.tolist()))

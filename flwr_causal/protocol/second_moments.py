@@ -31,12 +31,13 @@ FEWEST_ROWS = 100
 OF_ONES = 1e-2
 
 
-def design_of(setup: Setup) -> Design:
-    """Return what a row becomes, by an agreement."""
+def sent_design(setup: Setup) -> Design:
+    """Return the design whose z the party sends."""
     options: LinearPartyOptions = setup.options
     functions = options.functions
-    # Cells are completed by correlations.
+    # Missing cells are completed by correlations; the server restores the solver's units.
     standardized = options.standardize or setup.policy.missing_values == "em"
+    # An agreement has states exactly where variables are blocks of columns.
     return Design.of(
         setup.names,
         setup.mean,
@@ -64,7 +65,7 @@ def largest_sums(setup: Setup) -> FloatArray:
     the design, or 1 for columns of states and functions; the lags of a variable may be larger, by
     the values before the first row.
     """
-    design, spread = design_of(setup), np.sqrt(setup.variance)
+    design, spread = sent_design(setup), np.sqrt(setup.variance)
     now = np.concatenate(
         [
             [own / block.scale]
@@ -217,7 +218,7 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
         The first variable that is wrong, in words; "" if none is.
     """
     setup, moments = known.setup, arrays["moments"]
-    design = design_of(setup)
+    design = sent_design(setup)
     moments = moments.reshape(-1, *moments.shape[-2:])[: num_sets(setup)].sum(axis=0)
     moments = design.without_mark(moments)
     rows = float(moments[0, 0])
@@ -258,7 +259,7 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
     Parameters
     ----------
     arrays : dict
-        ``counts`` and ``products`` of shape (folds, s, s), in units of n.
+        ``counts`` and ``products`` of shape (sets, s, s), in units of n.
     known : ReplyContext
         Of resampled rows nothing is compared.
 
@@ -267,7 +268,7 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
     str
         The first column that differs, in words; "" if none does.
     """
-    report, design = known.report, design_of(known.setup)
+    report, design = known.report, sent_design(known.setup)
     if known.resampled or not report.has_sums:
         return ""
     columns = {column.name: column for column in report.columns}

@@ -39,7 +39,7 @@ from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.sources.products import DesignOptions, Products, design_of, in_new_units
+from flwr_causal.sources.products import DesignOptions, Products, in_new_units, solved_design
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -193,13 +193,13 @@ def completed_products(
         Edges between variables that too few rows have together are taken out.
     options : CompletedOptions
     """
-    design = design_of(agreement, options)
+    design = solved_design(agreement, options)
     found = yield from expected_moments(agreement, design.blocks, masks, by_party=options.by_party)
     own, products = replace(agreement, total=found.effective_rows), found.products
     if not options.takes_blocks:
         own = _of_completed(own, products)
-        design = design_of(own, options)
-        # Columns arrive in the standard deviations that the parties reported.
+        design = solved_design(own, options)
+        # The parties' z is in the agreed standard deviations, and now in the solver's units.
         units = np.tile(np.sqrt(agreement.variance) / design.scale, 1 + options.order)
         products = in_new_units(products, units)
     return Products(
@@ -216,7 +216,10 @@ def completed_products(
 
 
 def _of_completed(agreement: Agreement, products: FloatArray) -> Agreement:
-    """Return the agreement with the variances of completed columns."""
+    """Return the agreement with each variance as it is with the missing cells.
+
+    The means stay: z is centred by them.
+    """
     second = mean_and_second(products.sum(axis=0))[1]
     spread = np.diagonal(second)[: len(agreement.names)]
     return replace(agreement, variance=agreement.variance * spread)

@@ -21,7 +21,7 @@ from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.sources.products import Products, design_of, in_new_units, products_with_ones
+from flwr_causal.sources.products import Products, in_new_units, products_with_ones, solved_design
 from flwr_causal.sources.row_ids import check_all, hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def joined_products(
     """
     # How many rows there are is known once they are matched.
     expected = replace(expected, columns=functions_of(options.model))
-    design, lags = design_of(agreement, options), 1 + options.order
+    design, lags = solved_design(agreement, options), 1 + options.order
     holders = replace(
         holders,
         names=design.columns,
@@ -375,9 +375,9 @@ def joined_products(
         # Columns are centred by means of parties' rows; rows of series by their own.
         now = moments.mean[: len(agreement.names)] * (options.center not in OWN_LEVELS)
         own = _joined_agreement(agreement, moments, now)
-        design = design_of(own, options)
+        design = solved_design(own, options)
         level = np.tile(now, lags)
-        # Columns arrive in the standard deviations that the parties reported.
+        # The parties' z is in the agreed standard deviations, and now in the solver's units.
         units = np.tile(np.sqrt(agreement.variance) / design.scale, lags)
     products = np.array([_products(part, moments.n, level, units) for part in parts])
     return Products(

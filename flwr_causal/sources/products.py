@@ -1,6 +1,6 @@
 """Products of the rows of all parties: what a source gives, and a solver takes.
 
-A source is a file of this room: the exchanges by which sums over rows reach the server, the
+A source is a file of this package: the exchanges by which sums over rows reach the server, the
 server's side as a generator, and the party's answers. All sources give the same: products of the
 rows [1, z] of a :class:`~flwr_causal.core.blocks.design.Design`, of shape (sets, 1 + s, 1 + s).
 """
@@ -155,8 +155,11 @@ class DesignOptions(Protocol):
         """Whose means are subtracted."""
 
 
-def design_of(agreement: Agreement, options: DesignOptions) -> Design:
-    """Return what a row becomes: numbers are in their units where the graph has weights of them."""
+def solved_design(agreement: Agreement, options: DesignOptions) -> Design:
+    """Return the design in whose units the solver works.
+
+    Numbers are in the units of the data where the graph has weights of them.
+    """
     return Design.of(
         agreement.names,
         agreement.mean,

@@ -30,9 +30,9 @@ from flwr_causal.secure.neighbours import least_parties
 from flwr_causal.sources.products import (
     DesignOptions,
     Products,
-    design_of,
     in_new_units,
     products_with_ones,
+    solved_design,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def released_products(
     released = read(replies["products"], noise, *scaling, names=names)
     of_numbers = number_columns(states, w)
     own = _with_moments(agreement, released, of_numbers)
-    design = design_of(own, options)
+    design = solved_design(own, options)
     # Numbers are about their means.
     mean = np.where(of_numbers, 0.0, released.mean)
     products = products_with_ones(mean, released.second)[None]

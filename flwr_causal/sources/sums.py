@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.sources.rows import DesignRows
 
+# On arrival the door checks shapes and possible values ("second-moments"), and that nothing
+# contradicts the party's report; the bound limits what a party sends, and sizes secure sums.
 SUMS = Exchange(
     "sums",
     "the second moments of the parties' rows, from which the server solves for the graph",
@@ -31,7 +33,8 @@ SUMS = Exchange(
         Disclosure(
             "moments",
             "X_k^T X_k / n_k of the rows [1, z] of each fold, under known interventions of each "
-            "set of targets. z has a column for each number, centred and scaled (in moments with "
+            "set of targets. z has a column for each number, centred, and divided by its standard "
+            "deviation with standardize=True, categories or functions (in moments with "
             "model='additive' or 'curved' further functions of it), for each state of a category "
             "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
             "of states; and of time series their lags, with center='phase' after a mark of the "

@@ -14,12 +14,12 @@ from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.second_moments import (
     LAGS_ROOM,
-    design_of,
     impossible_products,
     largest_sums,
     num_columns,
     num_sets,
     other_sums,
+    sent_design,
 )
 from flwr_causal.strategies import Moments
 
@@ -66,7 +66,7 @@ PHASE = {"center": "phase", "phase_column": "pulse", "order": 2}
 )
 def test_the_number_of_columns_is_that_of_the_design(options, columns):
     setup = setup_of(**options)
-    assert num_columns(setup) == design_of(setup).size == columns
+    assert num_columns(setup) == sent_design(setup).size == columns
     assert largest_sums(setup).shape == (1 + columns, 1 + columns)
     # It is known before means and variances are.
     assert num_columns(replace(setup, mean=np.zeros(0), variance=np.zeros(0))) == columns
@@ -85,7 +85,7 @@ def test_the_number_of_columns_is_that_of_the_design(options, columns):
     ],
 )
 def test_units_of_the_partys_rows(options, scale):
-    made = design_of(setup_of(**options))
+    made = sent_design(setup_of(**options))
     np.testing.assert_array_equal(made.scale, scale)
     assert made.marked == (options is PHASE)
 
@@ -134,7 +134,7 @@ def said(setup, moments, **options):
 
 def rows_of(setup):
     """The rows z of the party, with the state of each row if there are states."""
-    made = design_of(setup)
+    made = sent_design(setup)
     parts = [
         one.columns(values)
         for one, values in zip(
@@ -160,7 +160,7 @@ WRONG = "mean square of the column '{}' is not the one"
 )
 def test_products_are_those_of_the_report(options):
     setup = setup_of(**options)
-    made, rows = design_of(setup), rows_of(setup)
+    made, rows = sent_design(setup), rows_of(setup)
     sets = np.arange(50) % 2
     for moments in (means_of(rows), means_of(rows)[0]):
         assert said(setup, moments) == ""

@@ -11,9 +11,9 @@ from flwr_causal.errors import DataError
 from flwr_causal.sources.products import (
     Products,
     changed_mechanisms,
-    design_of,
     in_new_units,
     products_with_ones,
+    solved_design,
 )
 
 RNG = np.random.default_rng(0)
@@ -68,12 +68,12 @@ class Options:
     ],
 )
 def test_the_servers_design(options, scale, widths, marked):
-    made = design_of(agreement_of(), options)
+    made = solved_design(agreement_of(), options)
     np.testing.assert_array_equal(made.scale, scale)
     assert (made.widths, made.marked, made.order) == (widths, marked, options.order)
     np.testing.assert_array_equal([one.mean for one in made.variables], [1, 2, 3])
     states = ((), ("u", "v"), ())
-    kept = design_of(agreement_of(states=states, values=("", "bool", "")), options)
+    kept = solved_design(agreement_of(states=states, values=("", "bool", "")), options)
     assert (kept.variables[1].states, kept.variables[1].values) == (("u", "v"), "bool")
 
 
@@ -83,24 +83,24 @@ VALUES = np.array([products(Z[np.equal(SETS, k)]) for k in range(3)]) / 40
 
 def test_moments_of_each_variable_are_of_the_rows_without_its_targets():
     agreement = agreement_of(targets=((), ("a",), ("b", "c")))
-    found = Products(agreement, None, design_of(agreement, Options()), VALUES).moments
+    found = Products(agreement, None, solved_design(agreement, Options()), VALUES).moments
     for own, outside in zip(found, (SETS != 1, SETS != 2, SETS != 2), strict=True):
         rows = Z[outside]
         assert own.n == len(rows)
         np.testing.assert_allclose(own.mean, rows.mean(axis=0))
         np.testing.assert_allclose(own.second, np.cov(rows, rowvar=False, bias=True), atol=1e-12)
-    every = Products(agreement_of(), None, design_of(agreement, Options()), VALUES).moments
+    every = Products(agreement_of(), None, solved_design(agreement, Options()), VALUES).moments
     np.testing.assert_allclose(every.second, np.cov(Z, rowvar=False, bias=True), atol=1e-12)
     always = agreement_of(targets=(("a",), ("a",), ("a", "b")))
     with pytest.raises(DataError, match="'a' is the target of an intervention in all rows"):
-        _ = Products(always, None, design_of(always, Options()), VALUES).moments
+        _ = Products(always, None, solved_design(always, Options()), VALUES).moments
 
 
 def test_shifted_mechanisms_have_changed_and_their_rows_count_about_their_own_level():
     agreement = agreement_of(targets=((), ("a",), ()), shifted=((), (), ("b",)))
     changed = [[0, 0, 0], [1, 0, 0], [0, 1, 0]]
     np.testing.assert_array_equal(changed_mechanisms(agreement), changed)
-    found = Products(agreement, None, design_of(agreement, Options()), VALUES).moments
+    found = Products(agreement, None, solved_design(agreement, Options()), VALUES).moments
     # Rows of the third set are moved to the mean of the others.
     moved = Z.copy()
     moved[SETS == 2] += Z[SETS != 2].mean(axis=0) - Z[SETS == 2].mean(axis=0)

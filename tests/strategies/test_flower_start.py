@@ -88,7 +88,7 @@ def test_num_rounds_and_timeout_replace_the_options():
     assert {message.metadata.ttl for message in grid.sent} == {55.0}
     with pytest.raises(ConfigError, match="max_rounds"):
         admm().start(grid=spy(TABLES), num_rounds=2)
-    with pytest.raises(ConfigError, match="exactly one exchange"):
+    with pytest.raises(ConfigError, match="decides how many exchanges"):
         Moments().start(grid=spy(TABLES), num_rounds=3)
 
 

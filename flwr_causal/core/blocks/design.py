@@ -5,7 +5,9 @@ a state (Andrews, Ramsey & Cooper 2019): which state has none changes no score. 
 column, or several functions of it, by which its effects may be curved. The products of the rows
 [1, z] are sums over rows, and those of several parties add up to those of the pooled rows.
 
-Party and server make the same :class:`Design` of what they have agreed on. A method's sums have one
+Both sides derive a :class:`Design` from the agreement: ``protocol.second_moments.sent_design`` is
+the one in whose units the party's z is, ``sources.products.solved_design`` that of the solver. They
+differ where a source changes units (missing cells, different columns). A method's sums have one
 shape, (sets, 1 + s, 1 + s): the products of the rows [1, z] of each set of rows, over the number of
 all rows. Lags, states and functions change s; interventions and folds change the number of sets.
 
@@ -320,7 +322,7 @@ class Design:
         )
 
     def rows_of(self, numbers: FloatArray) -> FloatArray:
-        """Return the columns at t of complete rows of numbers, (n, d)."""
+        """Return z at t of complete rows of numbers, (n, d): the fast form of `Number.columns`."""
         rows = numbers - [one.mean for one in self.variables if isinstance(one, Number)]
         if (self.scale != 1).any():
             rows /= self.scale

@@ -21,7 +21,10 @@ EM_SHARE = 10 * RIDGE
 def without_determined(
     pooled: Products, options: MomentsOptions, *, joined: bool = False
 ) -> Products:
-    """Return pooled moments by which a search goes, and name the columns that leave it.
+    """Return the products with each determined column apart, and a warning that names them.
+
+    Such a column has no edges and no covariances; where knowledge requires an edge of it, a raised
+    variance.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Moments (Ng & Zhang 2022, section 4): one exchange of sums, then a centralised solver.
 
-:meth:`Moments.train` and :meth:`Moments.solve` are the method. Its modes other than rows of one
-table each and the search over orders have a file each beside this one.
+:meth:`Moments.train` is the method. ``_products`` chooses the source of sums (``sources/``),
+:meth:`Moments.solve` the solver; those other than the search over orders are files beside this one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flwr_causal.runtime.algorithm import Choice, Note
 from flwr_causal.sources.by_party import products_by_party
 from flwr_causal.sources.completed import completed_products
 from flwr_causal.sources.joined import joined_products
-from flwr_causal.sources.products import Products, design_of, target_info
+from flwr_causal.sources.products import Products, solved_design, target_info
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
@@ -99,11 +99,12 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then products of the rows [1, z], of shape
-    (sets, 1 + s, 1 + s). z has a column for each number, centred and scaled, with curved effects
-    further functions of it, for each state of a category but one, and with an order p the lags of
-    all of them. Known interventions and held-out rows divide the rows into sets; where the number
-    of lags is chosen, one array for each smaller order follows. With secure summation the server
-    learns the pooled products only. With ``epsilon`` it is one array of sums of products with
+    (sets, 1 + s, 1 + s). z has a column for each number, centred (with ``standardize``, categories
+    or functions also divided by its standard deviation), with curved effects further functions of
+    it, for each state of a category but one, and with an order p the lags of all of them. Known
+    interventions and held-out rows divide the rows into sets; where the number of lags is chosen,
+    one array for each smaller order follows. With secure summation the server learns the pooled
+    products only. With ``epsilon`` it is one array of sums of products with
     noise, and nothing else that depends on the rows. With ``unknown_targets`` and ``local_graphs``
     the server looks at each party's products, or with secure sums at those of groups of parties.
     Where parties hold different columns (``row_id``), it is hashed ids, masked columns and lags
@@ -171,21 +172,21 @@ class Moments(JoiningStrategy, LinearStrategy):
         pooled = without_determined(products, options, joined=self._columns_differ)
         if options.unknown_targets:
             return with_unknown_targets(pooled, options)
-        # Regressions of categories leave out the rows of the stated targets.
-        known = agreement.targets and not options.incomplete
-        if known and options.parameters != "likelihood":
+        # Regressions of categories, and estimates of cells, leave out rows of stated targets.
+        stated = agreement.targets and not options.incomplete
+        if stated and options.parameters != "likelihood":
             return with_kept_mechanisms(pooled, options)
         return pooled
 
     def _products(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
     ) -> Generator[Step, Any, Products]:
-        """Return the generator of the source that options and parties need."""
+        """Return the source, the first that applies of five; exact sums are the last."""
         options = self.options
         if options.private:
             return released_products(agreement, masks, options)
         if options.compares_parties:
-            return products_by_party(agreement, masks, design_of(agreement, options))
+            return products_by_party(agreement, masks, solved_design(agreement, options))
         if self._columns_differ:
             return joined_products(
                 agreement,
@@ -197,7 +198,9 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
         if options.incomplete:
             return completed_products(agreement, masks, options)
-        return exact_products(agreement, masks, design_of(agreement, options), options.fewer_lags)
+        return exact_products(
+            agreement, masks, solved_design(agreement, options), options.fewer_lags
+        )
 
     def _solved(self, pooled: Products) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
@@ -445,7 +448,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Return a linear system with each party's moments in the units of the data."""
         if self.options.compares_parties:
             return model  # run.targets and run.heterogeneity say how parties differ
-        design = design_of(state.agreement, self.options)
+        design = solved_design(state.agreement, self.options)
         sets = slice(None, -self.options.fewer_lags or None)
         sent = {
             party: arrays["moments"][sets].sum(axis=0)

@@ -641,8 +641,8 @@ class MomentsOptions(
         """
         if self.max_rounds != 1:
             raise ConfigError(
-                f"The option 'max_rounds' is {self.max_rounds!r}; the moments method has exactly "
-                "one exchange. Leave the option out."
+                f"The option 'max_rounds' is {self.max_rounds!r}; the moments method decides how "
+                "many exchanges it needs. Leave the option out."
             )
         if self.order:
             self.check_series()

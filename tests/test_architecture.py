@@ -45,6 +45,8 @@ FLOORS = (
     "command_line",
     "__init__",
 )
+# The contracts of the methods are in the room of messages, above the sources that they name.
+CONTRACTS = {"moments", "lingam", "consensus", "fedcausal", "fedges", "fedpc", "describe"}
 # What both sides of secure sums know is on the floor of the contracts; each side is on its own.
 SIDES = {"secure.server": "runtime", "secure.party": "clients"}
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms.split()}
@@ -99,6 +101,8 @@ def room_of(module):
     parts = module.split(".")[1:] or ["__init__"]
     if parts[0] == "secure":
         return SIDES.get(".".join(parts), "protocol")
+    if parts[0] == "protocol" and parts[-1] in CONTRACTS:
+        return "contracts"
     return ".".join(parts[: 2 if parts[0] == "core" else 1])
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts import consensus
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
@@ -25,6 +24,7 @@ from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.party.noise import public_report, released
+from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class LinearADMMClient(InterventionClient):
     """Solves the party's least-squares problem in each round and sends one d x d array.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.consensus` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
 
     A party that lost its memory (a restarted SuperNode) continues with a zero multiplier and the
     received W.
@@ -124,7 +124,7 @@ class LinearADMMClient(InterventionClient):
 class NotearsADMMClient(LinearADMMClient):
     """Solves the party's problem in each round, linear or with perceptrons.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.consensus` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it.
     """
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
@@ -209,7 +209,7 @@ class NotearsADMMClient(LinearADMMClient):
 class TwoDBNClient(LinearADMMClient, SeriesClient):
     """Performs the rounds of NOTEARS-ADMM on the party's lagged design.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.consensus` declares it. The
+    **What leaves the party**: :mod:`flwr_causal.protocol.consensus` declares it. The
     values of id, time and phase columns never leave the party.
     """
 

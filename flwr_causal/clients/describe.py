@@ -12,13 +12,6 @@ import pandas as pd
 
 from flwr_causal.clients.base import CausalClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts.describe import (
-    CONTRACT,
-    OVERVIEW,
-    POOLED_OVERVIEW,
-    TABLES,
-    scaling_of,
-)
 from flwr_causal.core.description.gaps import pattern_counts
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
@@ -34,18 +27,25 @@ from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.data.read.reading import with_columns
 from flwr_causal.errors import DataError
 from flwr_causal.party.cache import cached
+from flwr_causal.protocol.describe import (
+    CONTRACT,
+    OVERVIEW,
+    POOLED_OVERVIEW,
+    TABLES,
+    scaling_of,
+)
 from flwr_causal.protocol.door import RefusedError
 from flwr_causal.protocol.options import SmallCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from flwr_causal.contracts.describe import DescribePartyOptions
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
+    from flwr_causal.protocol.describe import DescribePartyOptions
 
 
 class _Piece(NamedTuple):
@@ -92,7 +92,7 @@ class _PairSums(NamedTuple):
 class DescribeClient(CausalClient):
     """Counts the party's rows: on common grids, by state, by gaps.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.describe` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.describe` declares it.
     """
 
     contract: ClassVar[Contract] = CONTRACT

@@ -11,7 +11,14 @@ import numpy as np
 
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts.fedcausal import (
+from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear, perceptrons
+from flwr_causal.core.fedcausal.evidence_search import SearchProblem
+from flwr_causal.core.interventions.moments import columns_by_rows
+from flwr_causal.core.linear.moments import data_scale
+from flwr_causal.core.nonlinear.basis import basis_moments
+from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
+from flwr_causal.data.interventions import acted_on
+from flwr_causal.protocol.fedcausal import (
     CONTRACT,
     EVIDENCE,
     GROUP,
@@ -20,19 +27,12 @@ from flwr_causal.contracts.fedcausal import (
     LOCAL,
     NORMS,
 )
-from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear, perceptrons
-from flwr_causal.core.fedcausal.evidence_search import SearchProblem
-from flwr_causal.core.interventions.moments import columns_by_rows
-from flwr_causal.core.linear.moments import data_scale
-from flwr_causal.core.nonlinear.basis import basis_moments
-from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
-from flwr_causal.data.interventions import acted_on
 
 if TYPE_CHECKING:
-    from flwr_causal.contracts.fedcausal import FedCausalPartyOptions
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.protocol.contract import Contract
+    from flwr_causal.protocol.fedcausal import FedCausalPartyOptions
 
 #: Rows of a party whose evidence is computed in any case, where it has as many.
 LEAST_ROWS = 200
@@ -44,7 +44,7 @@ EXACT: dict[str, Any] = {"max_steps": 50, "tolerance": 1e-5}
 class FedCausalClient(InterventionClient):
     """Fits the party's mechanisms, and computes the evidence of its rows for each edge.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.fedcausal` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.fedcausal` declares it.
 
     A party that lost its memory (a restarted SuperNode) computes a new state from the server's
     message. With ``model="linear"`` and in the search there is no memory.

@@ -13,24 +13,6 @@ from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.contract.steps import step
 from flwr_causal.contract.when import When
-from flwr_causal.contracts.fedges import (
-    CONTRACT,
-    COUNTS,
-    DRIVES,
-    FIT,
-    FUSES,
-    GRAPH,
-    GRAPHS,
-    JUDGE,
-    JUDGED_GRAPH,
-    LIKELIHOODS,
-    MOMENTS,
-    POOLED_COUNTS,
-    POOLED_FIT,
-    POOLED_MOMENTS,
-    SCORES,
-    columns_of_marks,
-)
 from flwr_causal.core.discrete.completion import completed
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
@@ -56,17 +38,35 @@ from flwr_causal.core.words import by_name
 from flwr_causal.data.check.party_table import describe, prepare, prepare_columns, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.fedges import (
+    CONTRACT,
+    COUNTS,
+    DRIVES,
+    FIT,
+    FUSES,
+    GRAPH,
+    GRAPHS,
+    JUDGE,
+    JUDGED_GRAPH,
+    LIKELIHOODS,
+    MOMENTS,
+    POOLED_COUNTS,
+    POOLED_FIT,
+    POOLED_MOMENTS,
+    SCORES,
+    columns_of_marks,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.contracts.fedges import FedGESPartyOptions
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.contingency_tables import ContingencyCounts
     from flwr_causal.core.ges.greedy_search import GainSource
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
+    from flwr_causal.protocol.fedges import FedGESPartyOptions
     from flwr_causal.protocol.products.plan import ProductPlan
 
 
@@ -169,7 +169,7 @@ class FedGESClient(ColumnsClient):
 
     Variables are numbered in the order of their names, the same at every party.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.fedges` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.fedges` declares it.
     """
 
     contract: ClassVar[Contract] = CONTRACT

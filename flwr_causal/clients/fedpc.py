@@ -10,7 +10,24 @@ import numpy as np
 
 from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts.fedpc import (
+from flwr_causal.core.circuits.circuit import packed, unpacked
+from flwr_causal.core.circuits.composed import party_answers
+from flwr_causal.core.circuits.composed.composition import TrainingTask
+from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
+from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
+from flwr_causal.core.circuits.composed.party_clusters import train_party
+from flwr_causal.core.circuits.learners.by_name import learner_of
+from flwr_causal.core.circuits.learners.trees.marks import marks, owners
+from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
+from flwr_causal.core.discrete.cut_points import count_up_to
+from flwr_causal.core.files import new_directory, write
+from flwr_causal.core.saved import DAMAGE
+from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.row_ids import keyed_normals
+from flwr_causal.errors import DataError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.fedpc import (
     CLASSES,
     CONTRACT,
     DENSITIES,
@@ -34,23 +51,6 @@ from flwr_causal.contracts.fedpc import (
     own_domain,
     training_plan,
 )
-from flwr_causal.core.circuits.circuit import packed, unpacked
-from flwr_causal.core.circuits.composed import party_answers
-from flwr_causal.core.circuits.composed.composition import TrainingTask
-from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
-from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
-from flwr_causal.core.circuits.composed.party_clusters import train_party
-from flwr_causal.core.circuits.learners.by_name import learner_of
-from flwr_causal.core.circuits.learners.trees.marks import marks, owners
-from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
-from flwr_causal.core.discrete.cut_points import count_up_to
-from flwr_causal.core.files import new_directory, write
-from flwr_causal.core.saved import DAMAGE
-from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.row_ids import keyed_normals
-from flwr_causal.errors import DataError
-from flwr_causal.protocol import records
-from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.secure.party import peers_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from flwr_causal.contracts.fedpc import FedPCPartyOptions
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
@@ -68,13 +67,14 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
+    from flwr_causal.protocol.fedpc import FedPCPartyOptions
     from flwr_causal.protocol.products.plan import ProductPlan
 
 
 class FedPCClient(ColumnsClient):
     """Computes sums over the party's rows, or trains circuits and answers queries from them.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.fedpc` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.fedpc` declares it.
 
     The node config may hold ``learner`` (of the party's own circuits), ``row-secret-file`` (a file
     with the same text at all parties, unknown to the server; needed to align rows), ``row-secret``

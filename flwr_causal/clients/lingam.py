@@ -9,8 +9,8 @@ import numpy as np
 
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS
 from flwr_causal.core.linear.negentropy import mean_functions
+from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS
 from flwr_causal.sources import sums
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LingamClient(SeriesClient):
     """Sends second moments of the party's rows, then means of functions of residuals.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.lingam` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.lingam` declares it.
     """
 
     contract: ClassVar[Contract] = CONTRACT

@@ -14,10 +14,10 @@ import numpy as np
 from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.clients.design import DesignClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts.moments import CONTRACT, REGRESSIONS, regressed
 from flwr_causal.core.blocks.logistic import expected_sums_of_rows, sums_of_rows
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.errors import FederationError
+from flwr_causal.protocol.moments import CONTRACT, REGRESSIONS, regressed
 from flwr_causal.protocol.release import sharing
 from flwr_causal.protocol.second_moments import sent_design
 from flwr_causal.sources import by_party, completed, released, sums
@@ -25,18 +25,18 @@ from flwr_causal.sources import by_party, completed, released, sums
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.contracts.moments import MomentsPartyOptions
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.levels import Centering
     from flwr_causal.protocol.contract import Contract
+    from flwr_causal.protocol.moments import MomentsPartyOptions
 
 
 class MomentsClient(ColumnsClient, DesignClient):
     """Sends products of its rows, by the source that the options choose.
 
-    **What leaves the party**: :mod:`flwr_causal.contracts.moments` declares it.
+    **What leaves the party**: :mod:`flwr_causal.protocol.moments` declares it.
     """
 
     contract: ClassVar[Contract] = CONTRACT

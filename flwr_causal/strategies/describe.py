@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.contracts.describe import (
-    CONTRACT,
-    FEWEST_BINS,
-    MOST_BINS,
-    TABLES,
-    scaling_of,
-)
 from flwr_causal.core.description.description import DescribedColumn, Description
 from flwr_causal.core.description.differences import (
     NumberSums,
@@ -27,6 +20,13 @@ from flwr_causal.core.options import bounded
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.tables import Expected
+from flwr_causal.protocol.describe import (
+    CONTRACT,
+    FEWEST_BINS,
+    MOST_BINS,
+    TABLES,
+    scaling_of,
+)
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.runtime.options import CausalOptions, CountedRows, Repeated
 from flwr_causal.strategies.base import CausalStrategy

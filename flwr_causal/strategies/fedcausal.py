@@ -11,11 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.contracts.fedcausal import (
-    CONTRACT,
-    LOCAL,
-    FedCausalPartyOptions,
-)
 from flwr_causal.core.fedcausal import evidence_search, group, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence import fitted_noise
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
@@ -33,6 +28,11 @@ from flwr_causal.doubts.graphs import (
     plausible,
 )
 from flwr_causal.doubts.tables import Expected
+from flwr_causal.protocol.fedcausal import (
+    CONTRACT,
+    LOCAL,
+    FedCausalPartyOptions,
+)
 from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
@@ -245,7 +245,7 @@ class FedCausal(PaperVariant, LinearStrategy):
     edges of that graph as long as the sum of the parties' Gaussian-process evidence rises.
 
     **What leaves a party**: d x d arrays that are averaged, with ``variant="paper"`` and
-    ``model="mlp"`` first layers, d x hidden x d; :mod:`flwr_causal.contracts.fedcausal` declares
+    ``model="mlp"`` first layers, d x hidden x d; :mod:`flwr_causal.protocol.fedcausal` declares
     them.
 
     References

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.contracts.fedcausal import EVIDENCE, GROUP
 from flwr_causal.core.fedcausal import evidence_search, group
 from flwr_causal.core.fedcausal.evidence import EvidenceTables
+from flwr_causal.protocol.fedcausal import EVIDENCE, GROUP
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.strategies.fedcausal_paper import FittedModel, Strengths
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from flwr_causal.contracts.fedcausal import LAYERS, LINEAR, NORMS
 from flwr_causal.core.fedcausal import linear, perceptrons
 from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.basis import strengths
+from flwr_causal.protocol.fedcausal import LAYERS, LINEAR, NORMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.acyclicity import topological_order
@@ -25,6 +24,7 @@ from flwr_causal.doubts.graphs import (
     gaussian_noise_warning,
     plausible,
 )
+from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.sources.sums import SUMS
 from flwr_causal.strategies.base import CausalStrategy

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.contract.steps import step
-from flwr_causal.contracts import consensus
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.schedules import (
     TUNED,
@@ -24,6 +23,7 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.options import number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option
 from flwr_causal.doubts.graphs import plausible
+from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.sources.by_party import sums_by_party
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate

@@ -8,10 +8,9 @@ from flwr.app import ArrayRecord
 from server_states import states_of
 
 from flwr_causal.app.methods import METHODS, build
-from flwr_causal.contracts import fedges
 from flwr_causal.core.consensus import admm
 from flwr_causal.data.partition import split
-from flwr_causal.protocol import records
+from flwr_causal.protocol import fedges, records
 from flwr_causal.protocol.contract import RESERVED
 from flwr_causal.strategies import run
 

@@ -12,10 +12,10 @@ from flwr_causal.clients.linear import LinearClient
 from flwr_causal.clients.lingam import LingamClient
 from flwr_causal.clients.moments import MomentsClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contracts.moments import REGRESSIONS
 from flwr_causal.core.folds import split_rows
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Disclosure, Exchange
+from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.strategies import Moments
 
 RNG = np.random.default_rng(6)

@@ -13,7 +13,6 @@ from tampering import Tampering, guarded, recorded, sent
 from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
-from flwr_causal.contracts.consensus import REFIT, ROUND
 from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
 from flwr_causal.data.check.policy import Policy
@@ -26,6 +25,7 @@ from flwr_causal.party.record import epsilon_spent
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import BundlePart, Training
 from flwr_causal.protocol.columns import PRODUCTS
+from flwr_causal.protocol.consensus import REFIT, ROUND
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import Guarantee, PrivatePartyOptions
 from flwr_causal.protocol.release import (

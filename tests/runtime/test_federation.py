@@ -18,9 +18,9 @@ from federations import (
 from flwr.app import Error, Message
 
 from flwr_causal.compat import NODE_UNAVAILABLE, raised_text
-from flwr_causal.contracts.consensus import ROUND
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.consensus import ROUND
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.federation import MAX_FAILURES, Federation, Party
 from flwr_causal.simulations import simulate

@@ -11,10 +11,10 @@ from method_modes import REFUSED
 from sweeps import sweep
 
 from flwr_causal import simulate
-from flwr_causal.contracts.consensus import ROUND
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.consensus import ROUND
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.replay import REPLAY
 from flwr_causal.secure.totals import TOTALS

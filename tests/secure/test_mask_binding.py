@@ -286,7 +286,7 @@ def test_a_refused_question_is_in_the_partys_record(tmp_path):
 
 
 def test_values_that_differ_by_party_must_be_declared():
-    from flwr_causal.contracts.consensus import ROUND
+    from flwr_causal.protocol.consensus import ROUND
     from flwr_causal.strategies import Request
 
     class ByParty(NotearsADMM):

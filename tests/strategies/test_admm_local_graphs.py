@@ -7,10 +7,9 @@ from federations import disturbed, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 from flwr_causal import ConfigError, FederationError, Knowledge, Run, simulate
-from flwr_causal.contracts import consensus
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.data.synthetic.series import simulate_series
-from flwr_causal.protocol import records
+from flwr_causal.protocol import consensus, records
 from flwr_causal.reports.summary import describe_run
 from flwr_causal.strategies import NotearsADMM, TwoDBN, run
 from flwr_causal.strategies.local_graphs import local_graphs

@@ -11,7 +11,6 @@ from sweeps import sweep
 
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.contract.answers import answers
-from flwr_causal.contracts.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse, needed
@@ -20,6 +19,7 @@ from flwr_causal.core.ges.min_cut import supported_by_cuts
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import records
+from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES

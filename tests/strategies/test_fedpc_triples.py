@@ -288,7 +288,7 @@ def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(t
             groups.append(joints.counts[1] if joints.pairs else 0)
             return joints
 
-    monkeypatch.setattr("flwr_causal.contracts.fedpc.Joints", Spied)
+    monkeypatch.setattr("flwr_causal.protocol.fedpc.Joints", Spied)
     # Both sides take the number of groups that fits; with other marks the run would be over.
     for room, expected in ((3 * 8, 8), (3 * 8 - 1, 6), (3 * 2, 2), (3 * 2 - 1, 0), (-9, 0)):
         most = 8 * len(table) * (3 + 16 + 3 + room)

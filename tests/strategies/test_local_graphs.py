@@ -10,11 +10,11 @@ from server_states import states_of
 
 from flwr_causal import simulate
 from flwr_causal.clients import FedCausalClient
-from flwr_causal.contracts.fedcausal import LOCAL
 from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.fedcausal import LOCAL
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedcausal import FedCausal
 

@@ -11,10 +11,10 @@ from worlds_of_blocks import curved_table, mixed_table
 from flwr_causal import Knowledge, simulate
 from flwr_causal.clients.moments import MomentsClient
 from flwr_causal.contract.answers import Asked
-from flwr_causal.contracts.moments import REGRESSIONS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search

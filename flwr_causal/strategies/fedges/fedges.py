@@ -1,7 +1,7 @@
 """FedGES (Torrijos, Gamez & Puerta 2024): the strategy.
 
 The paper's algorithm is in `paper`, everything else is ours. `FedGES.train` takes these steps, with
-the exchanges (:mod:`flwr_causal.contracts.fedges`) in this order:
+the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
 
 1. Where columns are numbers and are to be cut into intervals: their cut points (``CUTS``).
 2. The search of the mode:
@@ -35,12 +35,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.contract.steps import step
-from flwr_causal.contracts.fedges import (
-    CONTRACT,
-    FUSES,
-    MIXED,
-    FedGESPartyOptions,
-)
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.min_cut import supported_by_cuts
@@ -50,6 +44,12 @@ from flwr_causal.core.options import require
 from flwr_causal.core.words import by_name
 from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.protocol.fedges import (
+    CONTRACT,
+    FUSES,
+    MIXED,
+    FedGESPartyOptions,
+)
 from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts

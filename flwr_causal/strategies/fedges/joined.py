@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.contracts.fedges import columns_of_marks
 from flwr_causal.core.discrete.contingency_tables import sets_of
 from flwr_causal.core.discrete.joint_states import Parts, counts_of, split
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.protocol.fedges import columns_of_marks
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from flwr_causal.contracts.fedges import (
+from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
+from flwr_causal.core.options import bounded
+from flwr_causal.core.parts import Part, all_but, option, words
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.protocol.fedges import (
     CONTINUES,
     DRIVES,
     EXACT,
@@ -16,10 +20,6 @@ from flwr_causal.contracts.fedges import (
     REFINES,
     SCORES_EDGES,
 )
-from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
-from flwr_causal.core.options import bounded
-from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
 from flwr_causal.strategies.variant import VariantOptions

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.contracts.fedges import GRAPH
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
+from flwr_causal.protocol.fedges import GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.strategies.fedges.results import Found
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from flwr_causal.contracts.fedges import MIXED
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.probabilities import posterior_mean
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.core.words import by_name
+from flwr_causal.protocol.fedges import MIXED
 from flwr_causal.runtime.algorithm import Result
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.contracts.fedges import GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.core.ges.fusion import needed
+from flwr_causal.protocol.fedges import GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.strategies.fedges.paper import REPEATED, RUN_AWAY, Candidate, Seen, asked
 

@@ -13,16 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from flwr_causal.contracts.fedges import (
-    COUNTS,
-    FIT,
-    LIKELIHOODS,
-    MOMENTS,
-    POOLED_COUNTS,
-    POOLED_FIT,
-    POOLED_MOMENTS,
-    SCORES,
-)
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.contingency_tables import (
     ContingencyCounts,
@@ -49,6 +39,16 @@ from flwr_causal.core.graphs.pag.rules import Ancestry
 from flwr_causal.core.ties import first_largest
 from flwr_causal.core.words import by_name
 from flwr_causal.errors import FederationError
+from flwr_causal.protocol.fedges import (
+    COUNTS,
+    FIT,
+    LIKELIHOODS,
+    MOMENTS,
+    POOLED_COUNTS,
+    POOLED_FIT,
+    POOLED_MOMENTS,
+    SCORES,
+)
 from flwr_causal.runtime.algorithm import Ask, Note, Step
 from flwr_causal.strategies.fedges.results import MOST_CELLS, Fitted, Found
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.contracts.fedpc import columns_of_marks, columns_with_classes
 from flwr_causal.core.circuits.learners.class_conditional.joined import (
     ClassColumns,
     labelled_numbers,
@@ -18,6 +17,7 @@ from flwr_causal.core.circuits.learners.trees.marks import num_left_out, owners,
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import DataError
+from flwr_causal.protocol.fedpc import columns_of_marks, columns_with_classes
 from flwr_causal.runtime.algorithm import Note, relayed
 from flwr_causal.sources.joined import Holders, joined_sums
 from flwr_causal.strategies.fedpc.plan import plan_of_classes, plan_of_trees

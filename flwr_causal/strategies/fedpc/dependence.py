@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.contracts.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed import joint_leaves
 from flwr_causal.core.circuits.composed.composition import factors_of
@@ -36,6 +35,7 @@ from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.sources.row_ids import hashes_of, problem_of_secret

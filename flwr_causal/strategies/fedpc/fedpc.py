@@ -2,7 +2,7 @@
 
 The paper's algorithm is in `paper`, everything else is ours. What is trained follows from options
 and tables: `choices` has the rules, `plan` applies them. `FedPC.train` takes these steps, with the
-exchanges (:mod:`flwr_causal.contracts.fedpc`) in this order:
+exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
 
 - ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
 - Else:
@@ -34,7 +34,6 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flwr_causal.contracts.fedpc import CONTRACT, SUMS, FedPCPartyOptions
 from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import training_of
@@ -53,6 +52,7 @@ from flwr_causal.data.roles import target_in
 from flwr_causal.doubts.graphs import majority_warning
 from flwr_causal.doubts.tables import nominal_numbers
 from flwr_causal.errors import DataError
+from flwr_causal.protocol.fedpc import CONTRACT, SUMS, FedPCPartyOptions
 from flwr_causal.runtime.algorithm import (
     Ask,
     Note,

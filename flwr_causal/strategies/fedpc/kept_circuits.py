@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.contracts.fedpc import RECALL
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol.fedpc import RECALL
 from flwr_causal.runtime.algorithm import Ask, Note
 
 if TYPE_CHECKING:

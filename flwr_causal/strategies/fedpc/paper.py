@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.contracts.fedpc import LOCAL
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.composition import one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.protocol.fedpc import LOCAL
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.sources.row_ids import check_all
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.contracts.moments import CONTRACT
 from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
@@ -24,6 +23,7 @@ from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
+from flwr_causal.protocol.moments import CONTRACT
 from flwr_causal.runtime.algorithm import Choice, Note
 from flwr_causal.sources.by_party import products_by_party
 from flwr_causal.sources.completed import completed_products

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from flwr_causal.contracts.moments import takes_blocks
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
@@ -13,6 +12,7 @@ from flwr_causal.core.options import MOST, bounded, changed
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
 from flwr_causal.strategies.linear import InterventionOptions
 from flwr_causal.strategies.privacy import PrivateOptions, PrivateRelease

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.contracts.moments import REGRESSIONS
 from flwr_causal.core.blocks import logistic
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.missing import MomentEstimate, regular
 from flwr_causal.core.blocks.near_ties import best_dag, scores_of
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.core.words import some
+from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note, Step
 from flwr_causal.strategies.moments.blocks import block_problem
 

@@ -92,7 +92,7 @@ def test_both_engines_give_the_same_run_on_categories():
 @pytest.mark.usefixtures("cluster")
 def test_a_problem_with_the_data_comes_back_as_data_error():
     tables = make_federation().tables
-    tables[1] = tables[1].assign(x0=np.nan)
+    tables[1] = tables[1].assign(x0=np.inf)
     with pytest.raises(DataError, match="party 1"):
         simulate("moments", tables, engine="ray")
 

@@ -32,7 +32,7 @@ from flwr_causal.errors import (
     ForgottenError,
     IncompleteError,
 )
-from flwr_causal.party import noise as privacy
+from flwr_causal.party import noise
 from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
@@ -242,8 +242,8 @@ def _report(
     guarantee, running = options.guarantee, _is_running(context, config)
     table = _opened(party, own, policy, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
-    restored = guarantee is not None and privacy.begin(context, options, again=again)
-    released = privacy.of_line(context, guarantee)
+    restored = guarantee is not None and noise.begin(context, options, again=again)
+    released = noise.of_line(context, guarantee)
     if restored or running:
         check_digest(context.state, table, party.name)
     else:
@@ -251,7 +251,7 @@ def _report(
     if guarantee is not None:
         own.check_budget(released)
         # Where it cannot be kept, nothing is drawn and nothing counts.
-        privacy.keep(context)
+        noise.keep(context)
         about |= released
     shown = Source(party.name, lambda: table)
     names_only = bool(config.get("names-only"))
@@ -400,7 +400,7 @@ def _open(
         for exchange, _ in requests:
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
-        privacy.begin(context, setup.options, again=True)
+        noise.begin(context, setup.options, again=True)
     table = _unchanged(source(context), context, own, setup)
     client = kind(table, context, setup)
     if guarantee is None:
@@ -526,7 +526,7 @@ def _reply(
         about.update({"agreement": client.setup.exchange, "table": client.source.table})
         guarantee = client.options.guarantee
         if guarantee is not None:
-            about.update(privacy.of_line(context, guarantee, client.sharing))
+            about.update(noise.of_line(context, guarantee, client.sharing))
             own.check_budget(about)
         found = _answer(client, own, requests, message, config)
 

@@ -37,17 +37,14 @@ class DesignClient(InterventionClient, SeriesClient):
         """
         design, complete = sent_design(self.setup), self.setup.policy.missing_values != "em"
         complete = complete and len(self.held_names) == len(self.setup.names)
-        if self.order and design.single and complete:
+        numbers = design.single if self.order else design.numbers
+        if numbers and complete:
             yield from super().sum_rows(order)
         elif self.order:
             steps = self.kept_rows(self.setup.policy)
             used, places = np.unique(steps, return_inverse=True)
             columns = self._columns_of(design, value_columns(self.frame(), self.layout).iloc[used])
             yield columns[places.reshape(steps.shape)].reshape(len(steps), -1)
-        elif design.numbers and complete:
-            own = self.options.center == "party"
-            design = design.with_means(self.once("mean", self._mean)) if own else design
-            yield from map(design.rows_of, self.row_pieces())
         else:
             for piece in pieces(self.table()):
                 yield self._columns_of(design, piece)

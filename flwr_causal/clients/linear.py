@@ -46,15 +46,10 @@ class LinearClient(CausalClient):
 
     def design_pieces(self) -> Iterator[FloatArray]:
         """Yield the same rows in pieces: for sums over rows, which need not all be in memory."""
-        setup, options = self.setup, self.options
-        mean = self.once("mean", self._mean) if options.center == "party" else setup.mean
-        scale = sent_design(setup).scale
-        scaled = bool((scale != 1).any())
-        for rows in self.row_pieces():
-            rows -= mean
-            if scaled:
-                rows /= scale
-            yield rows
+        design = sent_design(self.setup)
+        if self.options.center == "party":
+            design = design.with_means(self.once("mean", self._mean))
+        yield from map(design.rows_of, self.row_pieces())
 
     def _mean(self) -> FloatArray:
         return combined([sums_of(rows) for rows in self.row_pieces()]).mean

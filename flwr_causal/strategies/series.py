@@ -263,7 +263,7 @@ def with_party_moments(
     design : Design
         What z is.
     """
-    blocks: bool = bool(getattr(model, "variables", ()))
+    blocks = bool(getattr(model, "variables", ()))
     pooled = getattr(model, "sample_moments", getattr(model, "moments", None))
     if not products or not isinstance(pooled, Moments) or pooled.together is not None:
         return model

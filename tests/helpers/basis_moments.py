@@ -3,7 +3,6 @@
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.nonlinear.additive import function_names
 from flwr_causal.core.nonlinear.basis import basis_rows
 
 
@@ -14,4 +13,5 @@ def summed(parties, names, size=5):
     scale = np.sqrt(pooled.variances)
     scale[pooled.constant_columns()] = 0.0
     functions = [basis_rows(rows, pooled.mean, scale, size) for rows in parties]
-    return merge(Moments.from_rows(rows, function_names(names, size)) for rows in functions)
+    columns = [f"{name}[{k}]" for name in names for k in range(size)]
+    return merge(Moments.from_rows(rows, columns) for rows in functions)

@@ -103,11 +103,6 @@ class AdditiveProblem(NamedTuple):
         return len(self.gram) // len(self.variances)
 
 
-def function_names(names: Sequence[str], size: int = SIZE) -> tuple[str, ...]:
-    """Return the names of the columns of `basis_rows`, ``x0[0], x0[1], ...``."""
-    return tuple(f"{name}[{k}]" for name in names for k in range(size))
-
-
 def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:
     """Return the problem of pooled moments: uncorrelated functions of unit variance.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -47,7 +47,7 @@ class LinearClient(CausalClient):
     def design_pieces(self) -> Iterator[FloatArray]:
         """Yield the same rows in pieces: for sums over rows, which need not all be in memory."""
         design = sent_design(self.setup)
-        if self.options.center == "party":
+        if self.options.center == "party" and not self.options.levels:
             design = design.with_means(self.once("mean", self._mean))
         yield from map(design.rows_of, self.row_pieces())
 
@@ -137,14 +137,13 @@ class SeriesClient(LinearClient):
         """Report the columns and problems of the series; a row is a step with all its lags."""
         if self.order == 0:
             return super().describe(policy)
-        by = cast("Centering", self.options.center)
         return describe_series(
             self.frame(),
             self.layout,
             policy,
             sums="sums" in self.contract.reports,
             relations="relations" in self.contract.reports,
-            by=by,
+            by=self.centering,
         )
 
     def count_rows(self) -> int:
@@ -166,6 +165,17 @@ class SeriesClient(LinearClient):
         setup, layout = self.setup, self.layout
         found = find_series(self.frame(), layout, setup.policy, self.held_names)
         return long_enough(found, layout.order)[0]
+
+    @property
+    def centering(self) -> Centering:
+        """Which means are subtracted from the rows of series."""
+        center = self.options.center
+        return center if center in ("series", "phase") else "global"
+
+    def series_of_rows(self) -> IntArray:
+        """Return the number of each row's series, shape (n_k,)."""
+        lengths = [len(one.values) - self.order for one in self.series()]
+        return np.concatenate(self._drawn([np.full(n, k) for k, n in enumerate(lengths)]))
 
     def kept_rows(self, policy: Policy) -> IntArray:
         """Return the positions of the steps t, t - 1, ..., t - p of each row of the design."""
@@ -191,8 +201,7 @@ class SeriesClient(LinearClient):
         In a replicate these are as many rows, drawn from all of them in blocks, in one array.
         """
         setup = self.setup
-        by = cast("Centering", self.options.center)
-        rows = self._drawn(centered_rows(series, order, setup.mean, by))
+        rows = self._drawn(centered_rows(series, order, setup.mean, self.centering))
         scale = np.tile(sent_design(setup).scale, 1 + order)
         return [one / scale for one in rows]
 

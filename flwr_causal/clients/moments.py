@@ -7,7 +7,7 @@ are in ``clients.columns``.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.data.series.levels import Centering
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.moments import MomentsPartyOptions
 
@@ -72,9 +71,8 @@ class MomentsClient(ColumnsClient, DesignClient):
     def _centered_rows(self) -> FloatArray:
         if self.order == 0:
             return super()._centered_rows()
-        by = cast("Centering", self.options.center)
         mean = self._held_values(self.setup.mean)
-        return np.concatenate(centered_rows(self.series(), self.order, mean, by))
+        return np.concatenate(centered_rows(self.series(), self.order, mean, self.centering))
 
     @answers(REGRESSIONS)
     def regression_sums(self, asked: Asked) -> Arrays:

@@ -41,6 +41,7 @@ WORDS: Mapping[str, str] = {
     "numbers": "variables that are one column of numbers each",
     # Of the sums over rows.
     "centring": "columns that are centred by other means than the method's own",
+    "levels": "sums that tell the levels of the parties, or of series, apart",
     "median": "a median of the parties' arrays",
     "exact": "sums of the rows as they are",
     "pairs": "sums for every pair of columns",

@@ -21,7 +21,7 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import DesignPartyOptions, derived
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, PRIVATE, RELEASE, private_dimensions
-from flwr_causal.protocol.second_moments import num_columns, num_sets, sent_design
+from flwr_causal.protocol.second_moments import num_columns, num_sets, sends_levels, sent_design
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.sources.by_party import PARTS
 from flwr_causal.sources.completed import ESTIMATE, EXPECTED, OWN, SEEN
@@ -47,6 +47,8 @@ class MomentsPartyOptions(DesignPartyOptions):
         Number of folds of the rows; it is bounded, since sums over few rows would show rows.
     select_order : bool
     parameters : {"moments", "likelihood"}
+    level_sums : bool
+        Whether the products of the means of units are sent, beside those of rows.
     """
 
     model: Literal["linear", "additive", "curved"]
@@ -58,11 +60,19 @@ class MomentsPartyOptions(DesignPartyOptions):
         }
     )
     select_order: bool
+    level_sums: bool = field(
+        metadata=derived("where center='auto' or 'party' can be followed by sums")
+    )
 
     @property
     def fewer_lags(self) -> int:
         """The number of smaller orders, from 1, whose moments are sent: to choose among them."""
         return self.order - 1 if self.select_order else 0
+
+    @property
+    def levels(self) -> bool:
+        """Whether the products of the means of units are sent, beside those of rows."""
+        return self.level_sums
 
     @property
     def functions(self) -> int:
@@ -197,13 +207,13 @@ def dimensions(setup: Setup) -> dict[str, int]:
 
     Rows are divided into folds if something is chosen by held-out error, and by their targets under
     known interventions. If the order is chosen, the array of each smaller order counts as a further
-    fold.
+    fold, and so do the products of the means of units.
     """
     options: MomentsPartyOptions = setup.options
     if options.guarantee:
         return private_dimensions(setup)
-    w = num_columns(setup)
-    return {"w": w, "s": 1 + w, "folds": num_sets(setup) + options.fewer_lags}
+    w, further = num_columns(setup), options.fewer_lags + sends_levels(setup)
+    return {"w": w, "s": 1 + w, "folds": num_sets(setup) + further}
 
 
 def takes_blocks(options: Any, text_columns: str) -> bool:

@@ -266,13 +266,13 @@ class LinearPartyOptions(PartyOptions):
 
     Parameters
     ----------
-    center : {"global", "party", "series", "phase"}
+    center : {"auto", "global", "party", "series", "phase"}
     standardize : bool
     held_out : bool
         Whether some of the rows are held out.
     """
 
-    center: Literal["global", "party", "series", "phase"]
+    center: Literal["auto", "global", "party", "series", "phase"]
     standardize: bool
     held_out: bool = field(metadata=seen_as(_held_out))
 
@@ -295,6 +295,11 @@ class LinearPartyOptions(PartyOptions):
     def fewer_lags(self) -> int:
         """The number of smaller orders, from 1, whose sums are sent: to choose among them."""
         return 0
+
+    @property
+    def levels(self) -> bool:
+        """Whether the products of the means of units are sent, beside those of rows."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

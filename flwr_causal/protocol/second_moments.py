@@ -50,6 +50,15 @@ def sent_design(setup: Setup) -> Design:
     )
 
 
+def sends_levels(setup: Setup) -> bool:
+    """Return whether the products of the means of units follow those of the rows.
+
+    Not under known interventions, which move levels.
+    """
+    options: LinearPartyOptions = setup.options
+    return options.levels and not setup.targets
+
+
 def num_columns(setup: Setup) -> int:
     """Return s, the number of columns of z: it follows from options and states, before any mean."""
     options: LinearPartyOptions = setup.options
@@ -180,7 +189,7 @@ def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext
     # A sum of n equal numbers may be wrong by n roundings.
     error = np.finfo(np.float64).eps * max(report.rows, FEWEST_ROWS)
     rounding = (error * mean) ** 2
-    if options.center == "party":
+    if options.center == "party" and not options.levels:
         expected = expected - shift**2
     else:
         offset = mean - agreed_mean
@@ -219,7 +228,10 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     """
     setup, moments = known.setup, arrays["moments"]
     design = sent_design(setup)
-    moments = moments.reshape(-1, *moments.shape[-2:])[: num_sets(setup)].sum(axis=0)
+    every = moments.reshape(-1, *moments.shape[-2:])
+    moments = every[: num_sets(setup)].sum(axis=0)
+    if sends_levels(setup) and _other_levels(every[-1], moments, known.sizes["n"]):
+        return "the products of the means are not those of the means of the rows"
     moments = design.without_mark(moments)
     rows = float(moments[0, 0])
     left_out = bool(setup.targets) and setup.small.withheld > 0
@@ -241,6 +253,20 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     if known.resampled or own_levels:
         return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
+
+
+def _other_levels(between: FloatArray, products: FloatArray, num_rows: int) -> bool:
+    """Return whether products of the means of units are not those of ``num_rows`` rows.
+
+    Of one unit they follow from the sums of the rows; those of several are at most the rows' own.
+    """
+    squares = np.diagonal(products)[1:]
+    error = RELATIVE * np.sqrt(np.outer(squares, squares))
+    if round(num_rows * float(between[0, 0])) > 1:
+        return bool((np.diagonal(between)[1:] > squares + np.diagonal(error)).any())
+    levels = products[0, 1:]
+    gap = np.abs(between[1:, 1:] * products[0, 0] - np.outer(levels, levels))
+    return bool((gap > error).any())
 
 
 def num_sets(setup: Setup) -> int:

@@ -7,7 +7,7 @@ rows [1, z] of a :class:`~flwr_causal.core.blocks.design.Design`, of shape (sets
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,6 +59,8 @@ class Products:
         How parties differ.
     parts : mapping of str to ndarray of shape (1 + s, 1 + s)
         By party (or group), its sums of products of the rows [1, z], where they are compared.
+    units : int, default 1
+        How many parties, or series, have had their means taken out, see ``core.linear.levels``.
     """
 
     agreement: Agreement
@@ -74,6 +76,7 @@ class Products:
     reason: str = "the one exchange of sums is done"
     heterogeneity: Heterogeneity | None = None
     parts: Mapping[str, FloatArray] = field(default_factory=dict)
+    units: int = 1
 
     @cached_property
     def moments(self) -> Moments | list[Moments]:
@@ -88,7 +91,8 @@ class Products:
         """
         agreement, columns = self.agreement, self.design.columns
         if not agreement.targets:
-            return self.design.moments(self.values.sum(axis=0), agreement.n)
+            own = self.design.moments(self.values.sum(axis=0), agreement.n)
+            return own if self.units == 1 else replace(own, units=self.units)
         acted, shifted = _acted(agreement)
         names, n = agreement.names, agreement.n
         return moments_by_variable(self.values, acted, n, columns, names, shifted)

@@ -47,6 +47,9 @@ class DesignRows(Protocol):
     def series(self) -> list[Series]:
         """Return the party's series of more than p steps."""
 
+    def series_of_rows(self) -> IntArray:
+        """Return the number of each row's series, shape (n_k,)."""
+
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
         """Yield the rows z in pieces, with ``order`` lags (default: the agreed number)."""
 

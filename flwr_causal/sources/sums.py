@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.core.folds import stretches
 from flwr_causal.protocol.second_moments import impossible_products, largest_sums
 from flwr_causal.runtime.algorithm import Ask
+from flwr_causal.sources.levels import about_levels, levels_of_rows
 from flwr_causal.sources.products import Products
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ SUMS = Exchange(
             "model='additive' or 'curved' further functions of it), for each state of a category "
             "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
             "of states; and of time series their lags, with center='phase' after a mark of the "
-            "rows that are not perturbed",
+            "rows that are not perturbed. With center='auto' or 'party' one array more, the products "
+            "of the means of the party's rows, or of each of its series, with their number at "
+            "[0, 0]",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
@@ -52,7 +55,11 @@ SUMS = Exchange(
 
 
 def exact_products(
-    agreement: Agreement, masks: EdgeMasks, design: Design, fewer_lags: int = 0
+    agreement: Agreement,
+    masks: EdgeMasks,
+    design: Design,
+    fewer_lags: int = 0,
+    levels: Literal["", "auto", "party"] = "",
 ) -> Generator[Step, Any, Products]:
     """Add up the products of the parties' rows.
 
@@ -63,13 +70,19 @@ def exact_products(
     design : Design
     fewer_lags : int, default 0
         The number of smaller orders whose products are sent, too.
+    levels : {"", "auto", "party"}, default ""
+        The option ``center`` where it is followed by :mod:`flwr_causal.sources.levels`.
     """
     replies = yield Ask(SUMS)
     values = replies["moments"]
+    values, between = (values[:-1], values[-1]) if levels else (values, None)
     sets = len(values) - fewer_lags
     # The rows are those in the sum: a secure one may lack parties.
     agreement = agreement.with_rows(replies.rows)
-    return Products(agreement, masks, design, values[:sets], values[sets:])
+    pooled = Products(agreement, masks, design, values[:sets], values[sets:])
+    if between is None:
+        return pooled
+    return (yield from about_levels(pooled, between, stated=levels == "party"))
 
 
 @answers(SUMS)
@@ -78,7 +91,10 @@ def sums_of_products(rows: DesignRows, asked: Asked) -> Arrays:
     if rows.setup.targets:
         return {"moments": rows.products_by_targets(rows.sum_rows()) / rows.num_rows}
     sums = rows.products_by_set(rows.sum_rows(), _folds(rows), rows.options.folds)
-    return {"moments": np.concatenate([sums, *_of_fewer_lags(rows, sums)]) / rows.num_rows}
+    further = [*_of_fewer_lags(rows, sums)]
+    if rows.options.levels:
+        further.append(levels_of_rows(rows, sums)[None])
+    return {"moments": np.concatenate([sums, *further]) / rows.num_rows}
 
 
 def _folds(rows: DesignRows) -> IntArray | None:

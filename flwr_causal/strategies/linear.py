@@ -66,7 +66,7 @@ class Acted(Part):
     """
 
     text = "interventions"
-    gives = all_but("centring", "median", "folds", "observed")
+    gives = all_but("centring", "levels", "median", "folds", "observed")
 
     interventions: dict[Any, Any] | str | None = option(None, needs="sets")
     intervention_column: str = option("", needs=("sets", "reports"))
@@ -120,6 +120,11 @@ class LinearOptions(CausalOptions):
     @property
     def private(self) -> bool:
         """Whether the run has differential privacy of rows."""
+        return False
+
+    @property
+    def level_sums(self) -> bool:
+        """Whether sums tell levels of parties, or of series, apart; a method's options may."""
         return False
 
     @property
@@ -286,8 +291,8 @@ class LinearStrategy(CausalStrategy):
 
     @property
     def _within_parties(self) -> bool:
-        """Whether columns are centred by means of parties or of series."""
-        return self.options.center in OWN_LEVELS
+        """Whether rows are centred by means of parties or of series."""
+        return self.options.center in OWN_LEVELS and not self.options.level_sums
 
     def _check_within(self, names: Sequence[str], variance: FloatArray) -> None:
         """Check that every column varies within some unit that has a level of its own."""
@@ -400,7 +405,8 @@ class LinearStrategy(CausalStrategy):
 
         Interventions shift levels at some parties.
         """
-        by_level = self.options.center == "global" and not self.options.states_interventions
+        about_one = self.options.center in ("auto", "global") and not self.options.level_sums
+        by_level = about_one and not self.options.states_interventions
         return Expected(
             unit_ratio=SAME_UNITS,
             level_remedy="set center='party'" if by_level else "",

@@ -114,10 +114,10 @@ class SeriesOptions(Lagged, PenalisedLags):
     """
 
     order: int = 1
-    center: Literal["global", "party", "series", "phase"] = option(
+    center: Literal["auto", "global", "party", "series", "phase"] = option(
         "global",
         needs={
-            "party": ("centring", "rows"),
+            "party": ("levels", "rows"),
             "series": ("centring", "time"),
             # Rows that are not perturbed are counted by party.
             "phase": ("centring", "time", "replies"),
@@ -252,7 +252,8 @@ def with_party_moments(
     """Return a fitted system with each party's moments, in the units of the system.
 
     Not where the number of lags was chosen, whose moments are of other rows, nor where cells are
-    missing, which are expected by the rows of all parties.
+    missing, which are expected by the rows of all parties. Where levels were taken out, all have
+    the mean of all rows.
 
     Parameters
     ----------
@@ -278,4 +279,6 @@ def with_party_moments(
         if own[0, 0] > 0 and own[place, place] > 0:  # else a reply that is false: of no rows
             moments = design.moments(own, agreement.rows[party])
             found[party] = moments if blocks else in_units(moments, level, units)[0]
+            if pooled.units > 1:
+                found[party] = replace(found[party], mean=pooled.mean)
     return replace(model, party_moments=found)

@@ -49,6 +49,9 @@ class Moments:
     together
         ``(d, d)``, where cells are missing (:mod:`core.blocks.missing`): at ``[i, j]`` the rows in
         which i and j are seen; ``n`` is then their mean over all pairs. None: all rows.
+    units
+        Of moments about the means of units (:mod:`core.linear.levels`) their number; ``n`` is then
+        a row less for each unit but one. 1: the moments are about one mean.
 
     Raises
     ------
@@ -61,6 +64,7 @@ class Moments:
     second: FloatArray
     names: tuple[str, ...]
     together: FloatArray | None = None
+    units: int = 1
 
     def __post_init__(self) -> None:
         names = tuple(str(name) for name in self.names)
@@ -154,11 +158,12 @@ class Moments:
         mean: list[float],
         second: list[float | None],
         together: list[list[float]] | None = None,
+        units: int = 1,
     ) -> Moments:
         """Return the moments that :meth:`to_plain` wrote."""
         rows = None if together is None else np.array(together, dtype=np.float64)
         whole = symmetric(np.array(second, dtype=np.float64), len(names))
-        return cls(n, np.array(mean), whole, tuple(names), rows)
+        return cls(n, np.array(mean), whole, tuple(names), rows, units)
 
     def to_plain(self) -> dict[str, Any]:
         """Return values for JSON: of ``second`` the upper triangle by rows, None where unknown."""
@@ -169,6 +174,7 @@ class Moments:
             "mean": self.mean.tolist(),
             "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
             **({} if self.together is None else {"together": self.together.tolist()}),
+            **({} if self.units == 1 else {"units": self.units}),
         }
 
     @property
@@ -224,7 +230,8 @@ class Moments:
         index = np.asarray(columns, dtype=np.intp)
         names = tuple(self.names[j] for j in index)
         rows = None if self.together is None else self.together[np.ix_(index, index)]
-        return Moments(self.n, self.mean[index], self.second[np.ix_(index, index)], names, rows)
+        second = self.second[np.ix_(index, index)]
+        return Moments(self.n, self.mean[index], second, names, rows, self.units)
 
     def scaled(self, scale: ArrayLike) -> Moments:
         """Return the moments of ``x / scale`` for a number or a ``(d,)`` array of new units."""

@@ -198,9 +198,9 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
         if options.incomplete:
             return completed_products(agreement, masks, options)
-        return exact_products(
-            agreement, masks, solved_design(agreement, options), options.fewer_lags
-        )
+        levels = "" if agreement.targets or not options.level_sums else options.center
+        design = solved_design(agreement, options)
+        return exact_products(agreement, masks, design, options.fewer_lags, levels)
 
     def _solved(self, pooled: Products) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
@@ -449,7 +449,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.compares_parties:
             return model  # run.targets and run.heterogeneity say how parties differ
         design = solved_design(state.agreement, self.options)
-        sets = slice(None, -self.options.fewer_lags or None)
+        further = self.options.fewer_lags + (self.options.level_sums and not state.agreement.targets)
+        sets = slice(None, -further or None)
         sent = {
             party: arrays["moments"][sets].sum(axis=0)
             for party, arrays in replies.items()

@@ -106,7 +106,7 @@ class LackedColumns(Part):
     """Columns that some parties lack, and no party may hold with another one."""
 
     text = "unshared_columns='keep'"
-    gives = all_but("pairs")
+    gives = all_but("levels", "pairs")
 
 
 class RegressionsOfGaps(Part):
@@ -150,7 +150,7 @@ class SumsByParty(Part):
     """
 
     text = "local_graphs=True"
-    gives = all_but("centring", "median", "folds", "functions", "iterations", "sets")
+    gives = all_but("centring", "levels", "median", "folds", "functions", "iterations", "sets")
 
     unknown_targets: bool = option(False, needs=("parties", "sufficiency"))
     local_graphs: bool = option(False, needs=("parties", "sufficiency"))
@@ -167,7 +167,7 @@ class JoinedRows(JoinedColumns):
     """Sums over rows without time whose columns are at different parties."""
 
     gives = JoinedColumns.gives - words(
-        "centring", "median", "folds", "functions", "iterations", "sets"
+        "centring", "levels", "median", "folds", "functions", "iterations", "sets"
     )
 
 
@@ -422,7 +422,7 @@ class MomentsOptions(
         "auto", needs={"keep": ("gaps",)}
     )
     text_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
-    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
+    center: Literal["auto", "global", "party", "series", "phase"] = "auto"  # type: ignore[assignment]
     standardize: bool = option(False, needs="numbers")
     model: Literal["linear", "additive", "curved"] = option(
         "linear",
@@ -625,11 +625,20 @@ class MomentsOptions(
         return self.order - 1 if self.select_order else 0
 
     @property
+    def level_sums(self) -> bool:
+        """Whether the sums tell levels of parties, or of series, apart."""
+        if self.center not in ("auto", "party") or self.num_folds > 1 or self.fewer_lags:
+            return False
+        by_series = self.incomplete and self.order > 0
+        return not by_series and all("levels" in part.gives for part in self.parts)
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         by_sums = self.aggregation == "mean" and not (self.held_out or self.private)
         by_sums = by_sums and not self.compares_parties
-        return by_sums and not self.incomplete and self.center == "global" and self.order == 0
+        by_sums = by_sums and not self.incomplete and self.order == 0
+        return by_sums and self.center in ("auto", "global")
 
     def check(self) -> None:
         """Check that the options fit each other.

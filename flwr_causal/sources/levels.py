@@ -1,0 +1,146 @@
+"""Levels of parties, or of series: sums within them, where they differ (``center="auto"``).
+
+Beside the products of its rows [1, z] a party sends those of the means of its units: of its rows
+without time, of each of its series. Both add up over parties; their difference is the products
+within units, without further exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.linear.levels import Levels, between_units, unit_products
+from flwr_causal.core.words import some
+from flwr_causal.errors import DataError
+from flwr_causal.runtime.algorithm import Choice
+from flwr_causal.sources.products import in_new_units, products_with_ones
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.design import Design
+    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.sources.products import Products
+    from flwr_causal.sources.rows import DesignRows
+
+#: How many columns a warning names.
+NAMED = 5
+
+
+def levels_of_rows(rows: DesignRows, products: FloatArray) -> FloatArray:
+    """Return the products of the means of a party's units, see :mod:`core.linear.levels`.
+
+    Parameters
+    ----------
+    rows : DesignRows
+    products : ndarray of shape (1, 1 + s, 1 + s)
+        Of all of the party's rows [1, z].
+    """
+    if not rows.order:
+        return between_units(products[:, 0, 1:], products[:, 0, 0])
+    return unit_products(np.concatenate([*rows.sum_rows()]), rows.series_of_rows())
+
+
+def about_levels(
+    pooled: Products, between: FloatArray, *, stated: bool
+) -> Generator[Step, object, Products]:
+    """Return the products within units where levels differ, or as they are.
+
+    A replicate takes over what the main training has decided.
+
+    Parameters
+    ----------
+    pooled : Products
+        Of one set of rows.
+    between : ndarray of shape (1 + s, 1 + s)
+        The products of the means of units, divided by the number of all rows.
+    stated : bool
+        Whether the option ``center`` says that levels are taken out, even if they do not differ.
+
+    Raises
+    ------
+    DataError
+        If levels are taken out as stated, and a column varies between units only.
+    """
+    design, rows = pooled.design, pooled.agreement.n
+    products = pooled.values.sum(axis=0)
+    units = max(round(rows * float(between[0, 0])), 1)
+    of_means = between[1:, 1:] / products[0, 0]
+    count = sum(one.width for one in design.variables)
+    levels = Levels.of(design.moments(products, rows), units, of_means, count)
+    flat = _named(pooled, levels.flat)
+    if stated and flat:
+        raise DataError(
+            f"column {flat[0]!r} does not vary within any {_unit(design)}, only between them: leave "
+            "it out, or use center='global'"
+        )
+    apart = bool(levels.differ.any())
+    taken = yield Choice(lambda: stated or (apart and not flat))
+    if apart and not stated:
+        pooled = replace(pooled, warnings=(*pooled.warnings, _told(pooled, levels, flat)))
+    return _within(pooled, levels) if taken else pooled
+
+
+def _within(pooled: Products, levels: Levels) -> Products:
+    """Return the products of rows about the means of their units, and the mean of all rows."""
+    within, agreement, design = levels.within, pooled.agreement, pooled.design
+    values = products_with_ones(within.mean, within.second)
+    own = replace(agreement, total=within.n)
+    if design.single:
+        # Standard deviations are those within units.
+        d = len(agreement.names)
+        variance = within.variances[:d] * design.scale**2
+        own = replace(own, variance=variance)
+        if (design.scale != 1).any():
+            scaled = design.with_scales(np.sqrt(variance))
+            units = np.tile(design.scale / scaled.scale, 1 + design.order)
+            values, design = in_new_units(values, units), scaled
+    return replace(
+        pooled,
+        agreement=own,
+        design=design,
+        values=values[None],
+        num_rows=agreement.n,
+        info={**pooled.info, "levels": levels.units},
+        units=levels.units,
+    )
+
+
+def _told(pooled: Products, levels: Levels, flat: Sequence[str]) -> str:
+    """Return the warning of levels that differ, given the columns that vary between units only."""
+    found: dict[str, float] = {}
+    for j in np.argsort(-levels.shares, kind="stable"):
+        if levels.differ[j]:
+            found.setdefault(_names(pooled)[j], levels.deviations[j])
+    named = some((f"{name!r} by {size:.2g}" for name, size in found.items()), NAMED)
+    whose = "series" if pooled.design.order else "parties"
+    if flat:
+        return (
+            f"The levels of the {whose} differ (in standard deviations: {named}) beyond what the "
+            f"columns say that vary between the {whose} only, {some(map(repr, flat), NAMED)}. "
+            f"Differences between the {whose} count as effects here: leave these columns out, and "
+            f"effects are those within the {whose}."
+        )
+    return (
+        f"The levels of the {whose} differ (in standard deviations: {named}). Effects are those "
+        f"within the {whose}, as with an intercept for each; center='global' takes differences "
+        "between them for effects too."
+    )
+
+
+def _unit(design: Design) -> str:
+    return "series" if design.order else "party"
+
+
+def _names(pooled: Products) -> list[str]:
+    """Return the name of the variable of each column of z."""
+    return [one.name for one in pooled.design.blocks for _ in range(one.width)]
+
+
+def _named(pooled: Products, marked: BoolArray) -> list[str]:
+    """Return the variables of the columns that are marked, each once."""
+    return list(dict.fromkeys(np.array(_names(pooled))[marked].tolist()))

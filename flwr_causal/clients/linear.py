@@ -174,16 +174,19 @@ class SeriesClient(LinearClient):
 
     def series_of_rows(self) -> IntArray:
         """Return the number of each row's series, shape (n_k,)."""
-        lengths = [len(one.values) - self.order for one in self.series()]
-        return np.concatenate(self._drawn([np.full(n, k) for k, n in enumerate(lengths)]))
+        windows = self._windows(self.setup.policy)
+        return np.concatenate(self._drawn([np.full(len(w), k) for k, w in enumerate(windows)]))
 
     def kept_rows(self, policy: Policy) -> IntArray:
         """Return the positions of the steps t, t - 1, ..., t - p of each row of the design."""
         if self.order == 0:
             return super().kept_rows(policy)
+        return np.concatenate(self._drawn(self._windows(policy)))
+
+    def _windows(self, policy: Policy) -> list[IntArray]:
+        """Return the positions of the steps of each row, by series, (rows, 1 + p) each."""
         found = long_enough(find_series(self.frame(), self.layout, policy), self.order)[0]
-        windows = [sliding_window_view(one.rows, 1 + self.order)[:, ::-1] for one in found]
-        return np.concatenate(self._drawn(windows))
+        return [sliding_window_view(one.rows, 1 + self.order)[:, ::-1] for one in found]
 
     def resampled(self, draw: Draw) -> Source:
         """Return the source of a replicate's rows; steps of series are drawn with their lags."""

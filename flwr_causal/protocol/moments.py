@@ -203,17 +203,18 @@ REGRESSIONS = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return the sizes: w columns of the design, s with the ones, and sets of rows ("folds").
+    """Return the sizes: w columns of the design, s with the ones, and sets of rows.
 
     Rows are divided into folds if something is chosen by held-out error, and by their targets under
     known interventions. If the order is chosen, the array of each smaller order counts as a further
-    fold, and so do the products of the means of units.
+    array of "folds", and so do the products of the means of units.
     """
     options: MomentsPartyOptions = setup.options
     if options.guarantee:
         return private_dimensions(setup)
     w, further = num_columns(setup), options.fewer_lags + sends_levels(setup)
-    return {"w": w, "s": 1 + w, "folds": num_sets(setup) + further}
+    sets = num_sets(setup)
+    return {"w": w, "s": 1 + w, "sets": sets, "folds": sets + further}
 
 
 def takes_blocks(options: Any, text_columns: str) -> bool:

@@ -285,7 +285,8 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
     Parameters
     ----------
     arrays : dict
-        ``counts`` and ``products`` of shape (sets, s, s), in units of n.
+        ``counts`` and ``products`` of shape (sets, s, s), in units of n; those of levels may
+        follow.
     known : ReplyContext
         Of resampled rows nothing is compared.
 
@@ -299,7 +300,8 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         return ""
     columns = {column.name: column for column in report.columns}
     share = min(known.sizes["n"] / report.rows, 1.0)
-    counts, products = arrays["counts"].sum(axis=0), arrays["products"].sum(axis=0)
+    sets = num_sets(known.setup)
+    counts, products = (arrays[name][:sets].sum(axis=0) for name in ("counts", "products"))
     squares: dict[str, float] = {}
     for block, places in zip(design.variables, columns_of(design.widths), strict=False):
         if not isinstance(block, Number):

@@ -21,25 +21,35 @@ from flwr_causal.core.blocks.missing import (
     SeenSums,
     Unrestricted,
     accelerated,
+    at_own_level,
     change,
     depends_on,
     effective_rows,
     expected_sums,
     few_together,
     first_estimate,
+    levels_of_seen,
     narrowing,
     own_sums,
     regular,
     seen_sums,
 )
 from flwr_causal.core.interventions.moments import rows_by_variable
+from flwr_causal.core.linear.levels import SeenLevels, about_means, between_units
 from flwr_causal.core.linear.moments import columns_of, mean_and_second
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError, FederationError
-from flwr_causal.protocol.second_moments import other_sums
-from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.sources.products import DesignOptions, Products, in_new_units, solved_design
+from flwr_causal.protocol.second_moments import other_sums, sends_levels
+from flwr_causal.runtime.algorithm import Ask, Choice
+from flwr_causal.sources.levels import named, require_varying, told
+from flwr_causal.sources.products import (
+    DesignOptions,
+    Products,
+    in_new_units,
+    products_with_ones,
+    solved_design,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -60,7 +70,9 @@ SEEN = Exchange(
         Disclosure(
             "counts",
             "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
-            "interventions those of each set of targets",
+            "interventions those of each set of targets. With center='auto' or 'party' here and "
+            "below one array more, at [i, i]: whether the party has such rows, 0, and the square "
+            "of their sum by their number",
             ("folds", "w", "w"),
             "probability",
             "mean",
@@ -90,13 +102,13 @@ ESTIMATE = (
     Sent(
         "mean",
         "estimated means of the columns; under known interventions of each set of targets",
-        ("folds", "w"),
+        ("sets", "w"),
         exact=True,
     ),
     Sent(
         "second",
         "estimated central second moments of the columns, likewise",
-        ("folds", "w", "w"),
+        ("sets", "w", "w"),
         exact=True,
     ),
 )
@@ -120,12 +132,16 @@ OWN = Exchange(
 EXPECTED = Exchange(
     "expected",
     "second moments of the parties' rows, with missing cells as expected from the seen ones",
-    sends=ESTIMATE,
+    sends=(
+        *ESTIMATE,
+        Sent("levels", "1 if cells are expected with means of the party's own", optional=True),
+    ),
     returns=(
         Disclosure(
             "expected",
             "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by the estimate; under known "
-            "interventions of each set of targets; rows without a seen cell are left out",
+            "interventions of each set of targets; rows without a seen cell are left out. With "
+            "center='auto' or 'party' one array more, the products of the mean of these rows",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
@@ -156,6 +172,8 @@ class EstimatedMoments(NamedTuple):
     effective_rows : int
         The mean number of rows that have two columns.
     steps : int
+    units : int
+        How many parties have had their means taken out; 1: the products are about one mean.
     few_together : ndarray of bool, shape (variables and lags,) * 2
         The pairs of which too few rows have both: no edge between them is looked for.
     under_graph : bool
@@ -168,6 +186,7 @@ class EstimatedMoments(NamedTuple):
     num_rows: int
     effective_rows: int
     steps: int
+    units: int
     few_together: BoolArray
     under_graph: bool
     warnings: tuple[str, ...]
@@ -179,6 +198,10 @@ class CompletedOptions(DesignOptions, Protocol):
     @property
     def by_party(self) -> bool:
         """Whether parties send estimates of the columns that they have, which are no sum."""
+
+    @property
+    def level_sums(self) -> bool:
+        """Whether the sums tell levels of parties apart."""
 
 
 def completed_products(
@@ -194,7 +217,10 @@ def completed_products(
     options : CompletedOptions
     """
     design = solved_design(agreement, options)
-    found = yield from expected_moments(agreement, design.blocks, masks, by_party=options.by_party)
+    levels = "" if agreement.targets or not options.level_sums else options.center
+    found = yield from expected_moments(
+        agreement, design.blocks, masks, by_party=options.by_party, levels=levels
+    )
     own, products = replace(agreement, total=found.effective_rows), found.products
     if not options.takes_blocks:
         own = _of_completed(own, products)
@@ -212,6 +238,7 @@ def completed_products(
         num_rows=found.num_rows,
         adapted=lambda model: model.with_rows_together(found.together),
         reason=f"the estimate of the moments{' under a graph' * found.under_graph} stands",
+        units=found.units,
     )
 
 
@@ -226,7 +253,12 @@ def _of_completed(agreement: Agreement, products: FloatArray) -> Agreement:
 
 
 def expected_moments(
-    agreement: Agreement, blocks: Sequence[Variable], masks: EdgeMasks, *, by_party: bool
+    agreement: Agreement,
+    blocks: Sequence[Variable],
+    masks: EdgeMasks,
+    *,
+    by_party: bool,
+    levels: str = "",
 ) -> Generator[Step, Any, EstimatedMoments]:
     """Estimate the second moments by expectation-maximisation, an exchange a step.
 
@@ -240,11 +272,14 @@ def expected_moments(
     by_party : bool
         Whether parties may lack columns, and send their own estimates: see
         :mod:`core.blocks.lacking`. Not under known interventions.
+    levels : {"", "auto", "party"}, default ""
+        The option ``center`` where it is followed by :mod:`flwr_causal.sources.levels`.
 
     Raises
     ------
     DataError
-        If the first estimate is none, as where a column is constant in the rows that have it.
+        If the first estimate is none, as where a column is constant in the rows that have it, or if
+        levels are taken out as stated, and a column varies between parties only.
     """
     # Compiled searches, which a party that imports this module does not need.
     from flwr_causal.core.blocks.lacking import (
@@ -260,6 +295,11 @@ def expected_moments(
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
     of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    taken, said = False, ()
+    if levels:
+        of_units = SeenSums(*(part[-1] for part in of_sets))
+        of_sets = SeenSums(*(part[:-1] for part in of_sets))
+        taken, said = yield from _levels(of_sets, of_units, blocks, stated=levels == "party")
     # Replies arrive as means over the rows: counts are whole again.
     of_sets = of_sets._replace(counts=np.rint(of_sets.counts))
     seen = SeenSums(*(part.sum(axis=0) for part in of_sets))
@@ -290,7 +330,8 @@ def expected_moments(
                 sets, estimate, seen, widths, masks._replace(allowed=allowed | masks.required)
             )
             restrictions = UnderGraph(dag, widths)
-    found = yield from _iterated(restrictions, estimate.for_sets(len(of_sets.counts)))
+    begun = estimate.for_sets(len(of_sets.counts))
+    found = yield from _iterated(restrictions, begun, n if levels else 0, taken=taken)
     firsts = [columns[0] for columns in columns_of(widths)]
     distinct = {id(own): own for own in together}.values()
     few = np.any([few_together(seen._replace(counts=own)) for own in distinct], axis=0)
@@ -298,16 +339,19 @@ def expected_moments(
     joined = np.zeros_like(few)
     if dag is not None:
         joined = (dag | dag.T) & (seen.counts[np.ix_(firsts, firsts)] == 0)
-    told = float(found.products[:, 0, 0].sum())
+    share = float(found.products[:, 0, 0].sum())
+    rows = effective_rows(seen.counts)
     return EstimatedMoments(
-        found.products / told,
+        _of_fewer_rows(found.products / share, rows, found.units),
         together,
-        round(n * told),
-        effective_rows(seen.counts),
+        round(n * share),
+        max(rows - found.units + 1, 1),
         found.steps,
+        found.units,
         few & ~joined,
         dag is not None,
         (
+            *said,
             *_not_converged(found.last),
             *_few_together(few & ~joined, blocks),
             *_never_together(joined, blocks),
@@ -317,28 +361,69 @@ def expected_moments(
 
 
 class _Steps(NamedTuple):
-    """The products of the last step, how many there were, and the last change of the estimate."""
+    """The products of the last step, how many there were, and the last change of the estimate.
+
+    With levels also the number of units that have had theirs taken out; else it is 1.
+    """
 
     products: FloatArray
     steps: int
     last: float
+    units: int
 
 
-def _iterated(restrictions: Maximisation, estimate: MomentEstimate) -> Generator[Step, Any, _Steps]:
-    """Repeat the steps until the estimate stands."""
+def _levels(
+    of_sets: SeenSums, of_units: SeenSums, blocks: Sequence[Variable], *, stated: bool
+) -> Generator[Step, Any, tuple[bool, tuple[str, ...]]]:
+    """Return whether levels are taken out, and the warning of levels that differ."""
+    seen = [np.diagonal(part.sum(axis=0)) for part in of_sets]
+    units, between = np.diagonal(of_units.counts), np.diagonal(of_units.products)
+    found = SeenLevels.of(*seen, np.rint(units), between)
+    flat = named(blocks, found.flat)
+    if stated:
+        require_varying(flat, 0)
+    apart = bool(found.differ.any())
+    taken: bool = yield Choice(lambda: stated or (apart and not flat))
+    said = (told(blocks, found.shares, found.differ, flat),) if apart and not stated else ()
+    return taken, said
+
+
+def _of_fewer_rows(products: FloatArray, rows: int, units: int) -> FloatArray:
+    """Return mean products whose central second moments have a row less for each unit but one."""
+    if units == 1:
+        return products
+    mean, second = mean_and_second(products[0])
+    return products_with_ones(mean, second * rows / max(rows - units + 1, 1))[None]
+
+
+def _iterated(
+    restrictions: Maximisation, estimate: MomentEstimate, num_rows: int, *, taken: bool
+) -> Generator[Step, Any, _Steps]:
+    """Repeat the steps until the estimate stands.
+
+    ``num_rows`` is that of all rows where the products of the parties' means are sent too; else 0.
+    """
+    units = 1
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     estimate, number, last = regular(estimate), 0, np.inf
     while number < MOST_STEPS:
         number += 1
-        replies = yield Ask(EXPECTED, estimate._asdict())
-        after = restrictions.step(replies["expected"])
+        sent = {"levels": int(taken)} if num_rows else {}
+        replies = yield Ask(EXPECTED, {**estimate._asdict(), **sent})
+        products = replies["expected"]
+        if num_rows:
+            products, between = products[:-1], products[-1]
+            if taken:
+                units = max(round(num_rows * float(between[0, 0])), 1)
+                products = about_means(products[0], between)[None]
+        after = restrictions.step(products)
         steps = [*([] if restrictions.began else steps), (estimate, after)]
         last = change(estimate, after)
         settled = last < TOLERANCE and not narrowing(estimate, after)
         if settled and not restrictions.began:
             break
         estimate = regular(restrictions.restricted(accelerated(steps)))
-    return _Steps(replies["expected"], number, last)
+    return _Steps(products, number, last, units)
 
 
 def _not_converged(last: float) -> list[str]:
@@ -399,6 +484,8 @@ def _depending(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
 def sums_of_seen(rows: DesignRows, asked: Asked) -> Arrays:
     """Return sums over a party's rows in which two cells are seen."""
     sums = np.sum([[seen_sums(one) for one in own] for own in rows.rows_by_targets()], axis=0)
+    if sends_levels(rows.setup):
+        sums = np.concatenate([sums, [levels_of_seen(SeenSums(*sums[0]))]])
     return SeenSums(*np.swapaxes(sums / rows.num_rows, 0, 1))._asdict()
 
 
@@ -425,11 +512,18 @@ def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
         As of :func:`estimate_of`.
     """
     estimate = estimate_of(asked)
+    if asked.values.get("levels"):
+        own = np.concatenate([*rows.sum_rows()])
+        first = estimate.of_set(0)
+        estimate = at_own_level(own, first).for_sets(1)
     parts = (
         np.array([expected_sums(one, estimate.of_set(k)) for k, one in enumerate(own)])
         for own in rows.rows_by_targets()
     )
-    return {"expected": reduce(np.add, parts) / rows.num_rows}
+    sums = reduce(np.add, parts)
+    if sends_levels(rows.setup):
+        sums = np.concatenate([sums, between_units(sums[:, 0, 1:], sums[:, 0, 0])[None]])
+    return {"expected": sums / rows.num_rows}
 
 
 def estimate_of(asked: Asked) -> MomentEstimate:

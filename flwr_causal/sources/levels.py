@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.levels import Levels, between_units, unit_products
+from flwr_causal.core.linear.levels import Levels, between_units, deviations, unit_products
+from flwr_causal.core.ties import as_ranked
 from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.algorithm import Choice
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.blocks.design import Design
+    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.sources.products import Products
     from flwr_causal.sources.rows import DesignRows
@@ -72,16 +73,14 @@ def about_levels(
     of_means = between[1:, 1:] / products[0, 0]
     count = sum(one.width for one in design.variables)
     levels = Levels.of(design.moments(products, rows), units, of_means, count)
-    flat = _named(pooled, levels.flat)
-    if stated and flat:
-        raise DataError(
-            f"column {flat[0]!r} does not vary within any {_unit(design)}, only between them: leave "
-            "it out, or use center='global'"
-        )
+    flat = named(design.blocks, levels.flat)
+    if stated:
+        require_varying(flat, design.order)
     apart = bool(levels.differ.any())
     taken = yield Choice(lambda: stated or (apart and not flat))
     if apart and not stated:
-        pooled = replace(pooled, warnings=(*pooled.warnings, _told(pooled, levels, flat)))
+        said = told(design.blocks, levels.shares, levels.differ, flat)
+        pooled = replace(pooled, warnings=(*pooled.warnings, said))
     return _within(pooled, levels) if taken else pooled
 
 
@@ -110,37 +109,57 @@ def _within(pooled: Products, levels: Levels) -> Products:
     )
 
 
-def _told(pooled: Products, levels: Levels, flat: Sequence[str]) -> str:
-    """Return the warning of levels that differ, given the columns that vary between units only."""
+def told(
+    blocks: Sequence[Variable], shares: FloatArray, differ: BoolArray, flat: Sequence[str]
+) -> str:
+    """Return the warning of levels that differ.
+
+    Parameters
+    ----------
+    blocks : sequence of Variable
+        The variables, and then their lags.
+    shares, differ : ndarray of shape (m,)
+        Of the first columns: the share of the variance that is between units, and whether levels
+        differ.
+    flat : sequence of str
+        The columns that vary between units only.
+    """
+    names, sizes = _names(blocks), deviations(shares)
     found: dict[str, float] = {}
-    for j in np.argsort(-levels.shares, kind="stable"):
-        if levels.differ[j]:
-            found.setdefault(_names(pooled)[j], levels.deviations[j])
-    named = some((f"{name!r} by {size:.2g}" for name, size in found.items()), NAMED)
-    whose = "series" if pooled.design.order else "parties"
+    for j in np.argsort(-as_ranked(shares), kind="stable"):
+        if differ[j]:
+            found.setdefault(names[j], sizes[j])
+    listed = some((f"{name!r} by {size:.2g}" for name, size in found.items()), NAMED)
+    whose = "series" if len(names) > len(shares) else "parties"
     if flat:
         return (
-            f"The levels of the {whose} differ (in standard deviations: {named}) beyond what the "
+            f"The levels of the {whose} differ (in standard deviations: {listed}) beyond what the "
             f"columns say that vary between the {whose} only, {some(map(repr, flat), NAMED)}. "
             f"Differences between the {whose} count as effects here: leave these columns out, and "
             f"effects are those within the {whose}."
         )
     return (
-        f"The levels of the {whose} differ (in standard deviations: {named}). Effects are those "
+        f"The levels of the {whose} differ (in standard deviations: {listed}). Effects are those "
         f"within the {whose}, as with an intercept for each; center='global' takes differences "
         "between them for effects too."
     )
 
 
-def _unit(design: Design) -> str:
-    return "series" if design.order else "party"
+def require_varying(flat: Sequence[str], order: int) -> None:
+    """Raise a DataError if there are columns that vary between units only."""
+    if flat:
+        unit = "series" if order else "party"
+        raise DataError(
+            f"column {flat[0]!r} does not vary within any {unit}, only between them: leave it out, "
+            "or use center='global'"
+        )
 
 
-def _names(pooled: Products) -> list[str]:
-    """Return the name of the variable of each column of z."""
-    return [one.name for one in pooled.design.blocks for _ in range(one.width)]
-
-
-def _named(pooled: Products, marked: BoolArray) -> list[str]:
+def named(blocks: Sequence[Variable], marked: BoolArray) -> list[str]:
     """Return the variables of the columns that are marked, each once."""
-    return list(dict.fromkeys(np.array(_names(pooled))[marked].tolist()))
+    return list(dict.fromkeys(np.array(_names(blocks))[marked].tolist()))
+
+
+def _names(blocks: Sequence[Variable]) -> list[str]:
+    """Return the name of the variable of each column."""
+    return [one.name for one in blocks for _ in range(one.width)]

@@ -54,6 +54,8 @@ MOST_STEPS, MEMORY = 50, 5
 ROWS_FOR_OWN = 5
 #: Most steps of a party by itself, and the change after which it stops.
 MOST_OWN, OWN_TOLERANCE = 50, 1e-4
+#: The change of a party's own means, in standard deviations, after which they stand.
+LEVEL_TOLERANCE = 1e-6
 #: Most cycles over the pairs that no row has together.
 MOST_CYCLES = 30
 #: Probability, over all pairs of columns, of a warning though cells are missing completely at
@@ -273,6 +275,40 @@ def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
             added = np.bincount(pairs, part.covariances.ravel(), d * d).reshape(d, d)
             products[1:, 1:] += (added + added.T) / 2
     return products
+
+
+def at_own_level(rows: FloatArray, estimate: MomentEstimate) -> MomentEstimate:
+    """Return the estimate with the mean that is most likely of these rows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Missing cells are NaN. Of a column without a cell the mean follows from the others'.
+    estimate : MomentEstimate
+        Whose second moments are those about the level of each party.
+    """
+    scale = np.sqrt(np.diagonal(estimate.second))
+    for _ in range(MOST_OWN):
+        sums = expected_sums(rows, estimate)
+        if not sums[0, 0]:
+            break
+        mean = sums[0, 1:] / sums[0, 0]
+        moved = float((np.abs(mean - estimate.mean) / scale).max())
+        estimate = estimate._replace(mean=mean)
+        if moved < LEVEL_TOLERANCE:
+            break
+    return estimate
+
+
+def levels_of_seen(seen: SeenSums) -> FloatArray:
+    """Return what one party's sums say of its levels: arrays as of the sums, shape (3, d, d).
+
+    At [i, i] of the first whether the party has cells of the column, of the last the square of
+    their sum by their number; 0 elsewhere.
+    """
+    counts, sums = np.diagonal(seen.counts), np.diagonal(seen.sums)
+    squares = np.divide(sums**2, counts, out=np.zeros_like(sums), where=counts > 0)
+    return np.array([np.diag(counts > 0), np.zeros_like(seen.counts), np.diag(squares)])
 
 
 class Maximisation(Protocol):

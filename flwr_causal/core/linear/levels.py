@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,22 @@ def between_units(sums: FloatArray, counts: FloatArray | IntArray) -> FloatArray
     found = np.zeros((1 + sums.shape[1],) * 2)
     found[0, 0] = len(sums)
     found[1:, 1:] = (sums / counts[:, None]).T @ sums
+    return found
+
+
+def about_means(products: FloatArray, between: FloatArray) -> FloatArray:
+    """Return the products of rows about the means of their units, and the mean of all rows.
+
+    Parameters
+    ----------
+    products
+        ``(1 + m, 1 + m)`` of the rows [1, z].
+    between
+        :func:`unit_products`, divided by the same number.
+    """
+    found = products.copy()
+    of_all = products[0, 1:]
+    found[1:, 1:] += np.outer(of_all, of_all) / products[0, 0] - between[1:, 1:]
     return found
 
 
@@ -108,20 +124,11 @@ class Levels:
     @cached_property
     def differ(self) -> BoolArray:
         """Whether the levels of the judged columns differ, shape (count,)."""
-        shares, chance = self._tested
-        return np.asarray((shares > LEAST_SHARE) & (chance * self.count < CHANCE))
-
-    @cached_property
-    def deviations(self) -> FloatArray:
-        """The spread of the units' levels in standard deviations within units, shape (count,)."""
-        shares = np.minimum(self.shares, 1 - FLAT)
-        return np.sqrt(shares / (1 - shares))
+        return _beyond_chance(*self._tested)
 
     @cached_property
     def _tested(self) -> tuple[FloatArray, FloatArray]:
         """The shares between units, and the probability of such F statistics by chance."""
-        from scipy.special import fdtrc
-
         shares, chance = np.zeros(self.count), np.ones(self.count)
         judged = np.flatnonzero(~self.flat[: self.count])
         lags = np.flatnonzero(~self.flat[self.count :]) + self.count
@@ -133,11 +140,85 @@ class Levels:
         given = self.total.subset([*judged, *lags, *explaining])
         whole = given_others(given, len(judged)).variances * self.total.n
         inner = given_others(self.within.subset([*judged, *lags]), len(judged)).variances
-        inner = inner * self.within.n
-        gap = np.maximum(whole - inner, 0.0)
-        known = inner > 0
-        shares[judged] = np.divide(gap, whole, out=np.zeros_like(gap), where=whole > 0)
-        ratio = np.divide(gap / between, inner / free, out=np.zeros_like(gap), where=known)
-        chance[judged] = np.where(known, fdtrc(between, free, ratio), 1.0)
+        shares[judged], chance[judged] = _analysed(whole, inner * self.within.n, between, free)
         return shares, chance
+
+
+def _analysed(
+    whole: FloatArray, inner: FloatArray, between: FloatArray | int, free: FloatArray | int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of sums of squares that are between units, and their chance (F test).
+
+    Parameters
+    ----------
+    whole, inner
+        Sums of squares about one mean, and within units.
+    between, free
+        Their degrees of freedom, both 1 or more.
+    """
+    from scipy.special import fdtrc
+
+    gap, known = np.maximum(whole - inner, 0.0), inner > 0
+    shares = np.divide(gap, whole, out=np.zeros_like(gap), where=whole > 0)
+    ratio = np.divide(gap / between, inner / free, out=np.zeros_like(gap), where=known)
+    return shares, np.where(known, fdtrc(between, free, ratio), 1.0)
+
+
+def _beyond_chance(shares: FloatArray, chance: FloatArray) -> BoolArray:
+    return np.asarray((shares > LEAST_SHARE) & (chance * len(shares) < CHANCE))
+
+
+class SeenLevels(NamedTuple):
+    """Levels of the columns by the cells that are seen.
+
+    Attributes
+    ----------
+    shares
+        ``(m,)`` share of a column's variance that is between units.
+    differ
+        ``(m,)`` whether the levels differ.
+    flat
+        ``(m,)`` whether the column varies between units only.
+    """
+
+    shares: FloatArray
+    differ: BoolArray
+    flat: BoolArray
+
+    @classmethod
+    def of(
+        cls,
+        counts: FloatArray,
+        sums: FloatArray,
+        squares: FloatArray,
+        units: FloatArray,
+        between: FloatArray,
+    ) -> SeenLevels:
+        """Return the levels of columns.
+
+        Parameters
+        ----------
+        counts, sums, squares
+            ``(m,)`` of each column's seen cells.
+        units
+            ``(m,)`` units with such cells.
+        between
+            ``(m,)`` sums over units of their squared sums by their counts.
+        """
+        about = sums**2 / counts
+        whole, inner = squares - about, squares - between
+        free = counts - units
+        judged = (units > 1) & (free >= 1) & (whole > 0)
+        flat = judged & (inner <= FLAT * whole)
+        shares, chance = _analysed(
+            whole, inner, np.maximum(units - 1, 1.0), np.maximum(free, 1.0)
+        )
+        differ = judged & ~flat & _beyond_chance(shares, chance)
+        return cls(np.where(judged & ~flat, shares, 0.0), differ, flat)
+
+
+def deviations(shares: FloatArray) -> FloatArray:
+    """Return the spread of the units' levels in standard deviations within units."""
+    within = np.maximum(1 - shares, FLAT)
+    return np.asarray(np.sqrt(shares / within))
 

@@ -113,9 +113,17 @@ class RegressionsOfGaps(Part):
     """Regressions of categories on rows with missing cells."""
 
     text = "parameters='likelihood' and missing_values='em'"
+    gives = all_but("levels")
     needs = words("observed")
     chosen_by = ("parameters",)
     instead = "'moments', or missing_values='drop'"
+
+
+class Regressions(Part):
+    """Regressions of categories with one intercept for all parties."""
+
+    text = "parameters='likelihood'"
+    gives = all_but("levels")
 
 
 class HeldOutRidge(Part):
@@ -465,8 +473,8 @@ class MomentsOptions(
         found: list[type[Part]] = [ExpectedSums if self.incomplete else CompleteRows]
         if self.unshared_columns == "keep":
             found.append(LackedColumns)
-        if self.incomplete and self.parameters == "likelihood":
-            found.append(RegressionsOfGaps)
+        if self.parameters == "likelihood":
+            found.append(RegressionsOfGaps if self.incomplete else Regressions)
         if self.unknown_targets:
             found.append(UnknownTargets)
         if self.local_graphs:

@@ -215,7 +215,7 @@ SETS = [with_gaps(chain(12, 5 + k, np.ones(3)) - k, 0.2, k) for k in range(2)]
 #: In two pieces; 30 rows, of which some are in no set.
 PARTY = SimpleNamespace(
     num_rows=30,
-    setup=SimpleNamespace(num_rows=99),
+    setup=SimpleNamespace(num_rows=99, targets=(), options=SimpleNamespace(levels=False)),
     rows_by_targets=lambda: iter([[one[:5] for one in SETS], [one[5:] for one in SETS]]),
     sum_rows=lambda: iter([SETS[0][:5], SETS[0][5:]]),
 )

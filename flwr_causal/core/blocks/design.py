@@ -313,13 +313,19 @@ class Design:
 
     def with_means(self, mean: FloatArray) -> Design:
         """Return the design of rows that are centred by means of their own, shape (d,)."""
-        return replace(
-            self,
-            variables=tuple(
-                replace(one, mean=float(level)) if isinstance(one, Number) else one
-                for one, level in zip(self.variables, mean, strict=True)
-            ),
+        return self._with("mean", mean)
+
+    def with_scales(self, scale: FloatArray) -> Design:
+        """Return the design of numbers that are divided by scales of their own, shape (d,)."""
+        return self._with("scale", scale)
+
+    def _with(self, field: str, values: FloatArray) -> Design:
+        """Return the design of numbers with other values of a field, shape (d,)."""
+        variables = tuple(
+            replace(one, **{field: float(value)}) if isinstance(one, Number) else one
+            for one, value in zip(self.variables, values, strict=True)
         )
+        return replace(self, variables=variables)
 
     def rows_of(self, numbers: FloatArray) -> FloatArray:
         """Return z at t of complete rows of numbers, (n, d): the fast form of `Number.columns`."""

@@ -210,9 +210,7 @@ class SeenLevels(NamedTuple):
         free = counts - units
         judged = (units > 1) & (free >= 1) & (whole > 0)
         flat = judged & (inner <= FLAT * whole)
-        shares, chance = _analysed(
-            whole, inner, np.maximum(units - 1, 1.0), np.maximum(free, 1.0)
-        )
+        shares, chance = _analysed(whole, inner, np.maximum(units - 1, 1.0), np.maximum(free, 1.0))
         differ = judged & ~flat & _beyond_chance(shares, chance)
         return cls(np.where(judged & ~flat, shares, 0.0), differ, flat)
 
@@ -221,4 +219,3 @@ def deviations(shares: FloatArray) -> FloatArray:
     """Return the spread of the units' levels in standard deviations within units."""
     within = np.maximum(1 - shares, FLAT)
     return np.asarray(np.sqrt(shares / within))
-

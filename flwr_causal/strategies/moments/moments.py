@@ -449,7 +449,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.compares_parties:
             return model  # run.targets and run.heterogeneity say how parties differ
         design = solved_design(state.agreement, self.options)
-        further = self.options.fewer_lags + (self.options.level_sums and not state.agreement.targets)
+        further = self.options.fewer_lags + (
+            self.options.level_sums and not state.agreement.targets
+        )
         sets = slice(None, -further or None)
         sent = {
             party: arrays["moments"][sets].sum(axis=0)

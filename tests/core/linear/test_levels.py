@@ -1,0 +1,163 @@
+"""Levels of units: moments within them are those of regressions with an intercept for each."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import f_oneway
+
+from flwr_causal.core.linear.levels import (
+    Levels,
+    SeenLevels,
+    about_means,
+    between_units,
+    deviations,
+    unit_products,
+)
+from flwr_causal.core.linear.moments import Moments, mean_and_second
+from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.series.design import lagged_rows
+
+
+def levels_of(rows, units, count=None):
+    between = unit_products(rows, units) / len(rows)
+    total = Moments.from_rows(rows)
+    number = round(len(rows) * between[0, 0])
+    return Levels.of(total, number, between[1:, 1:], count or rows.shape[1])
+
+
+def shifted(seed=0, units=5, rows=40, d=3, size=1.0):
+    rng = np.random.default_rng(seed)
+    places = np.repeat(np.arange(units), rows)
+    return rng.normal(size=(units * rows, d)) + size * rng.normal(size=(units, d))[places], places
+
+
+def dummies(units):
+    return (units[:, None] == np.unique(units)).astype(float)
+
+
+@given(st.integers(1, 6), st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_products_of_means(number, seed):
+    rng = np.random.default_rng(seed)
+    units = np.concatenate([np.arange(number), rng.integers(0, number, 20)])
+    rows = rng.normal(size=(len(units), 3)) + 5
+    found = unit_products(rows, units)
+    expected = sum(
+        np.sum(units == u) * np.outer(*[rows[units == u].mean(axis=0)] * 2) for u in range(number)
+    )
+    assert found[0, 0] == number
+    np.testing.assert_allclose(found[1:, 1:], expected)
+    assert not found[0, 1:].any()
+    assert not found[1:, 0].any()
+    # Sums over parties are those of all units.
+    parts = [unit_products(rows[units == u]) for u in range(number)]
+    np.testing.assert_allclose(np.sum(parts, axis=0), found)
+    sums = np.array([rows[units == u].sum(axis=0) for u in range(number)])
+    np.testing.assert_allclose(between_units(sums, np.bincount(units)), found)
+
+
+def test_regressions_are_those_with_an_intercept_for_each_unit():
+    rows, units = shifted()
+    rows[:, 2] += 2 * rows[:, 0] - rows[:, 1]
+    within = levels_of(rows, units).within
+    X = np.column_stack([rows[:, :2], dummies(units)])
+    coefficients, residuals, *_ = np.linalg.lstsq(X, rows[:, 2], rcond=None)
+    found, variance = regress(within.second, np.array([0, 1]), 2)
+    np.testing.assert_allclose(found, coefficients[:2])
+    # The degrees of freedom of n rows, the intercepts and the two causes.
+    free = len(rows) - X.shape[1]
+    np.testing.assert_allclose(variance * within.n / (within.n - 1 - 2), residuals[0] / free)
+    np.testing.assert_allclose(within.mean, rows.mean(axis=0))
+    assert within.units == 5
+
+
+def test_products_about_means():
+    rows, units = shifted(d=2)
+    own = np.column_stack([np.ones(len(rows)), rows])
+    found = about_means(own.T @ own, unit_products(rows, units))
+    centred = rows - np.array([rows[units == u].mean(axis=0) for u in units])
+    mean, second = mean_and_second(found)
+    np.testing.assert_allclose(mean, rows.mean(axis=0))
+    np.testing.assert_allclose(second, centred.T @ centred / len(rows))
+
+
+def test_the_test_is_the_analysis_of_variance():
+    rows, units = shifted(units=4, size=0.3)
+    expected = f_oneway(*[rows[units == u] for u in range(4)]).pvalue
+    levels = levels_of(rows, units)
+    np.testing.assert_allclose(levels._tested[1], expected)
+    total = ((rows - rows.mean(axis=0)) ** 2).sum(axis=0)
+    inner = sum(((rows[units == u] - rows[units == u].mean(axis=0)) ** 2).sum(0) for u in range(4))
+    np.testing.assert_allclose(levels.shares, 1 - inner / total)
+    np.testing.assert_allclose(deviations(levels.shares), np.sqrt((total - inner) / inner))
+    assert list(levels.differ) == list((expected * 3 < 1e-4) & (levels.shares > 0.02))
+
+
+def test_seen_cells_give_the_same_test():
+    rows, units = shifted(units=4, size=0.5, d=2)
+    rows[::7, 0] = np.nan
+    seen, filled = ~np.isnan(rows), np.nan_to_num(rows)
+    parts = [(seen[units == u].sum(0), filled[units == u].sum(0)) for u in range(4)]
+    between = sum(sums**2 / counts for counts, sums in parts)
+    found = SeenLevels.of(
+        seen.sum(0), filled.sum(0), (filled**2).sum(0), np.array([4.0, 4.0]), between
+    )
+    for j in range(2):
+        own = levels_of(rows[seen[:, j]][:, [j]], units[seen[:, j]])
+        np.testing.assert_allclose(found.shares[j], own.shares[0])
+        assert found.differ[j] == (own._tested[1][0] * 2 < 1e-4 and own.shares[0] > 0.02)
+    assert not found.flat.any()
+
+
+def test_small_shares_and_chance_are_no_levels():
+    many, units = shifted(rows=4000, size=0.05)
+    assert (levels_of(many, units)._tested[1] < 1e-5).any()
+    assert not levels_of(many, units).differ.any()
+    few, units = shifted(units=20, rows=3, size=0.0)
+    assert levels_of(few, units).shares.min() > 0.02
+    assert not levels_of(few, units).differ.any()
+
+
+@pytest.mark.parametrize("units", [np.zeros(30, dtype=int), np.arange(30)])
+def test_one_unit_or_units_of_one_row_have_no_levels(units):
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    levels = levels_of(rows, units)
+    assert not levels.differ.any()
+    assert levels.within.n == 30 - len(np.unique(units)) + 1
+
+
+def test_columns_between_units_only_explain_levels():
+    rows, units = shifted(size=2.0)
+    site = dummies(units)[:, 1:]
+    assert levels_of(rows, units).differ.all()
+    told = levels_of(np.column_stack([rows, site]), units)
+    assert list(told.flat) == [False] * 3 + [True] * 4
+    assert not told.differ.any()
+    # One number of each unit says no more than a line.
+    line = np.random.default_rng(1).normal(size=5)[units]
+    assert levels_of(np.column_stack([rows, line]), units).differ[:3].any()
+
+
+def test_levels_of_series_are_judged_given_their_lags():
+    rng = np.random.default_rng(3)
+    lagged, units = [], []
+    for k in range(6):
+        x = np.zeros((300, 2))
+        for t in range(1, 300):
+            x[t] = 0.95 * x[t - 1] + rng.normal(size=2)
+        lagged.append(lagged_rows([x[100:]], 1))
+        units.append(np.full(len(lagged[-1]), k))
+    rows, units = np.concatenate(lagged), np.concatenate(units)
+    assert levels_of(rows[:, :2], units).differ.any()  # as slow series wander
+    assert not levels_of(rows, units, 2).differ.any()
+    shift = np.repeat([0, 2, -1, 1, 0, -2], len(rows) // 6)[:, None]
+    rows[:, :2] += shift
+    assert levels_of(rows, units, 2).differ.all()
+
+
+def test_moments_within_units_are_kept():
+    within = levels_of(*shifted()).within
+    again = Moments.from_plain(**within.to_plain())
+    assert (again.n, again.units) == (within.n, 5)
+    assert within.subset([0, 2]).units == 5

@@ -90,7 +90,7 @@ fedpc:
     unshared_columns=fail|drop|keep variant=default|paper
     weights=auto|counts|classes|aligned|em
 lingam:
-    aggregation=mean|median center=global|party|series|phase changed_tables=fail|restart
+    aggregation=mean|median center=auto|global|party|series|phase changed_tables=fail|restart
     columns=TEXT constant_columns=fail|drop|keep dictionary=TEXT
     duplicate_columns=fail|drop|keep exclude=TEXT expected_parties=TEXT fraction_train=NUMBER
     gaps=fail|split groups=NUMBER|auto identifiers=auto|fail knowledge=TEXT
@@ -104,7 +104,7 @@ lingam:
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
     unshared_columns=fail|drop|keep
 moments:
-    aggregation=mean|median categories=TEXT center=global|party|series|phase
+    aggregation=mean|median categories=TEXT center=auto|global|party|series|phase
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
     dictionary=TEXT duplicate_columns=fail|drop|keep epsilon=NUMBER exclude=TEXT
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto

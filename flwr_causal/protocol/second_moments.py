@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.blocks.design import Design, Number, widths_of
+from flwr_causal.core.linear.levels import about_one_mean
 from flwr_causal.core.linear.moments import columns_of, data_scale
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def sent_design(setup: Setup) -> Design:
 
 
 def sends_levels(setup: Setup) -> bool:
-    """Return whether the products of the means of units follow those of the rows.
+    """Return whether the products of the rows are within units, with those of their means.
 
     Not under known interventions, which move levels.
     """
@@ -217,7 +218,8 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     ----------
     arrays : dict
         ``moments`` of the rows [1, z], shape (sets, 1 + s, 1 + s) or (1 + s, 1 + s), divided by the
-        number of rows. Of series the sets of all rows may be followed by those of fewer lags.
+        number of rows. Of series the sets of all rows may be followed by those of fewer lags. With
+        levels two arrays, see :func:`core.linear.levels.unit_products`.
     known : ReplyContext
         Of resampled rows no number is compared with the report.
 
@@ -228,10 +230,13 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     """
     setup, moments = known.setup, arrays["moments"]
     design = sent_design(setup)
-    every = moments.reshape(-1, *moments.shape[-2:])
-    moments = every[: num_sets(setup)].sum(axis=0)
-    if sends_levels(setup) and _other_levels(every[-1], moments, known.sizes["n"]):
-        return "the products of the means are not those of the means of the rows"
+    if moments.ndim == 3 and sends_levels(setup):
+        if not -OF_ONES <= moments[0, 0, 0] <= 1 + OF_ONES:
+            return "the products within parties are not those of rows about their mean"
+        moments = about_one_mean(moments)
+    else:
+        every = moments.reshape(-1, *moments.shape[-2:])
+        moments = every[: num_sets(setup)].sum(axis=0)
     moments = design.without_mark(moments)
     rows = float(moments[0, 0])
     left_out = bool(setup.targets) and setup.small.withheld > 0
@@ -253,20 +258,6 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     if known.resampled or own_levels:
         return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
-
-
-def _other_levels(between: FloatArray, products: FloatArray, num_rows: int) -> bool:
-    """Return whether products of the means of units are not those of ``num_rows`` rows.
-
-    Of one unit they follow from the sums of the rows; those of several are at most the rows' own.
-    """
-    squares = np.diagonal(products)[1:]
-    error = RELATIVE * np.sqrt(np.outer(squares, squares))
-    if round(num_rows * float(between[0, 0])) > 1:
-        return bool((np.diagonal(between)[1:] > squares + np.diagonal(error)).any())
-    levels = products[0, 1:]
-    gap = np.abs(between[1:, 1:] * products[0, 0] - np.outer(levels, levels))
-    return bool((gap > error).any())
 
 
 def num_sets(setup: Setup) -> int:

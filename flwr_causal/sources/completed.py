@@ -71,7 +71,7 @@ SEEN = Exchange(
             "counts",
             "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
             "interventions those of each set of targets. With center='auto' or 'party' here and "
-            "below one array more, at [i, i]: whether the party has such rows, 0, and the square "
+            "below one array more, at [i, i] whether the party has such rows, 0, and the square "
             "of their sum by their number",
             ("folds", "w", "w"),
             "probability",
@@ -134,7 +134,7 @@ EXPECTED = Exchange(
     "second moments of the parties' rows, with missing cells as expected from the seen ones",
     sends=(
         *ESTIMATE,
-        Sent("levels", "1 if cells are expected with means of the party's own", optional=True),
+        Sent("levels", "1 if cells are expected with means of the party's own, else 0"),
     ),
     returns=(
         Disclosure(
@@ -295,7 +295,8 @@ def expected_moments(
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
     of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
-    taken, said = False, ()
+    taken = False
+    said: tuple[str, ...] = ()
     if levels:
         of_units = SeenSums(*(part[-1] for part in of_sets))
         of_sets = SeenSums(*(part[:-1] for part in of_sets))
@@ -376,9 +377,9 @@ def _levels(
     of_sets: SeenSums, of_units: SeenSums, blocks: Sequence[Variable], *, stated: bool
 ) -> Generator[Step, Any, tuple[bool, tuple[str, ...]]]:
     """Return whether levels are taken out, and the warning of levels that differ."""
-    seen = [np.diagonal(part.sum(axis=0)) for part in of_sets]
-    units, between = np.diagonal(of_units.counts), np.diagonal(of_units.products)
-    found = SeenLevels.of(*seen, np.rint(units), between)
+    counts, sums, squares = (np.diagonal(part.sum(axis=0)) for part in of_sets)
+    units, between = np.rint(np.diagonal(of_units.counts)), np.diagonal(of_units.products)
+    found = SeenLevels.of(counts, sums, squares, units, between)
     flat = named(blocks, found.flat)
     if stated:
         require_varying(flat, 0)
@@ -408,8 +409,7 @@ def _iterated(
     estimate, number, last = regular(estimate), 0, np.inf
     while number < MOST_STEPS:
         number += 1
-        sent = {"levels": int(taken)} if num_rows else {}
-        replies = yield Ask(EXPECTED, {**estimate._asdict(), **sent})
+        replies = yield Ask(EXPECTED, {**estimate._asdict(), "levels": int(taken)})
         products = replies["expected"]
         if num_rows:
             products, between = products[:-1], products[-1]
@@ -512,7 +512,7 @@ def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
         As of :func:`estimate_of`.
     """
     estimate = estimate_of(asked)
-    if asked.get("levels"):
+    if asked["levels"]:
         own = np.concatenate([*rows.sum_rows()])
         first = estimate.of_set(0)
         estimate = at_own_level(own, first).for_sets(1)

@@ -1,8 +1,8 @@
 """Levels of parties, or of series: sums within them, where they differ (``center="auto"``).
 
-Beside the products of its rows [1, z] a party sends those of the means of its units: of its rows
-without time, of each of its series. Both add up over parties; their difference is the products
-within units, without further exchange.
+A party sends the products of its rows z about the mean of each of its units, and those of the
+means: all of its rows without time are a unit, and each of its series. Both add up over parties, to
+the products within units; together they are the products about one mean.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.levels import Levels, between_units, deviations, unit_products
+from flwr_causal.core.linear.levels import (
+    Levels,
+    about_one_mean,
+    deviations,
+    pieces_products,
+    unit_products,
+)
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
@@ -32,33 +38,25 @@ if TYPE_CHECKING:
 NAMED = 5
 
 
-def levels_of_rows(rows: DesignRows, products: FloatArray) -> FloatArray:
-    """Return the products of the means of a party's units, see :mod:`core.linear.levels`.
+def products_within(rows: DesignRows) -> FloatArray:
+    """Return the products of a party's rows about the means of its units, and of these means.
 
-    Parameters
-    ----------
-    rows : DesignRows
-    products : ndarray of shape (1, 1 + s, 1 + s)
-        Of all of the party's rows [1, z].
+    Shape (2, 1 + s, 1 + s), see :func:`core.linear.levels.unit_products`.
     """
     if not rows.order:
-        return between_units(products[:, 0, 1:], products[:, 0, 0])
+        return pieces_products(rows.sum_rows())
     return unit_products(np.concatenate([*rows.sum_rows()]), rows.series_of_rows())
 
 
-def about_levels(
-    pooled: Products, between: FloatArray, *, stated: bool
-) -> Generator[Step, object, Products]:
-    """Return the products within units where levels differ, or as they are.
+def about_levels(pooled: Products, *, stated: bool) -> Generator[Step, object, Products]:
+    """Return the products within units where levels differ, else about one mean.
 
     A replicate takes over what the main training has decided.
 
     Parameters
     ----------
     pooled : Products
-        Of one set of rows.
-    between : ndarray of shape (1 + s, 1 + s)
-        The products of the means of units, divided by the number of all rows.
+        Of all rows, from :func:`products_within`.
     stated : bool
         Whether the option ``center`` says that levels are taken out, even if they do not differ.
 
@@ -67,12 +65,9 @@ def about_levels(
     DataError
         If levels are taken out as stated, and a column varies between units only.
     """
-    design, rows = pooled.design, pooled.agreement.n
-    products = pooled.values.sum(axis=0)
-    units = max(round(rows * float(between[0, 0])), 1)
-    of_means = between[1:, 1:] / products[0, 0]
+    design = pooled.design
     count = sum(one.width for one in design.variables)
-    levels = Levels.of(design.moments(products, rows), units, of_means, count)
+    levels = Levels.of(pooled.values, pooled.agreement.n, design.columns, count)
     flat = named(design.blocks, levels.flat)
     if stated:
         require_varying(flat, design.order)
@@ -81,7 +76,9 @@ def about_levels(
     if apart and not stated:
         said = told(design.blocks, levels.shares, levels.differ, flat)
         pooled = replace(pooled, warnings=(*pooled.warnings, said))
-    return _within(pooled, levels) if taken else pooled
+    if taken:
+        return _within(pooled, levels)
+    return replace(pooled, values=about_one_mean(pooled.values)[None])
 
 
 def _within(pooled: Products, levels: Levels) -> Products:

@@ -259,7 +259,7 @@ def test_learner_settings_are_options_each():
 
 
 def test_a_party_divides_its_series_into_few_folds():
-    options = Moments(order=1).client_options
+    options = Moments(order=1, center="global").client_options
     contract = METHODS["moments"].client.contract
     few = setup_for(TABLES, options=replace(options, num_folds=5))
     assert contract.sizes(few, 9)["folds"] == 5

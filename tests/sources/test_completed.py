@@ -222,6 +222,7 @@ PARTY = SimpleNamespace(
 ESTIMATE = {
     "mean": np.array([[1.0, 2.0, 3.0], [0.0, -1.0, 0.5]]),
     "second": np.array([np.eye(3) + 0.5, 2 * np.eye(3) - 0.3]),
+    "levels": 0,
 }
 
 

@@ -321,9 +321,10 @@ class Design:
 
     def _with(self, field: str, values: FloatArray) -> Design:
         """Return the design of numbers with other values of a field, shape (d,)."""
+        changes: list[dict[str, Any]] = [{field: float(value)} for value in values]
         variables = tuple(
-            replace(one, **{field: float(value)}) if isinstance(one, Number) else one
-            for one, value in zip(self.variables, values, strict=True)
+            replace(one, **own) if isinstance(one, Number) else one
+            for one, own in zip(self.variables, changes, strict=True)
         )
         return replace(self, variables=variables)
 

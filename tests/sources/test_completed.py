@@ -222,12 +222,11 @@ PARTY = SimpleNamespace(
 ESTIMATE = {
     "mean": np.array([[1.0, 2.0, 3.0], [0.0, -1.0, 0.5]]),
     "second": np.array([np.eye(3) + 0.5, 2 * np.eye(3) - 0.3]),
-    "levels": 0,
 }
 
 
 def test_a_step_has_an_estimate_for_each_set():
-    sent = expected_products(PARTY, ESTIMATE)["expected"]
+    sent = expected_products(PARTY, {**ESTIMATE, "levels": 0})["expected"]
     for own, rows, mean, second in zip(sent, SETS, *ESTIMATE.values(), strict=True):
         np.testing.assert_allclose(own, step(rows, mean, second) / 30, atol=1e-12)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import Moments, mean_and_second, row_products
 from flwr_causal.core.linear.regression import given_others
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ def unit_products(rows: FloatArray, units: IntArray) -> FloatArray:
 
 def pieces_products(pieces: Iterable[FloatArray]) -> FloatArray:
     """Return the same of rows of one unit, in pieces."""
-    count, shift, sums, products = 0, 0.0, 0.0, 0.0
-    for rows in pieces:
-        if not count:
-            shift = rows.mean(axis=0)
-        moved = rows - shift
-        count += len(rows)
-        sums, products = sums + moved.sum(axis=0), products + moved.T @ moved
-    rest = sums / count
-    within = products - count * np.outer(rest, rest)
-    return _products(within, (shift + rest)[None], np.array([count]))
+    every = iter(pieces)
+    first = next(every)
+    # About a mean that is near that of all, which costs no digits.
+    near = first.mean(axis=0)
+    sums = row_products(first - near)
+    for rows in every:
+        sums += row_products(rows - near)
+    count = sums[0, 0]
+    rest, second = mean_and_second(sums)
+    return _products(count * second, (near + rest)[None], np.array([count]))
 
 
-def _products(within: FloatArray, means: FloatArray, counts: IntArray) -> FloatArray:
+def _products(within: FloatArray, means: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
     found = np.zeros((2, *np.add(within.shape, 1)))
     found[0, 0, 0] = counts.sum() - len(counts)
     found[0, 1:, 1:] = within

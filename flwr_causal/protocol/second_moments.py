@@ -159,7 +159,9 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     return wrong_squares(diagonal * units, setup.names, known)
 
 
-def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext) -> str:
+def wrong_squares(
+    squares: FloatArray, names: Sequence[str], known: ReplyContext, *, own: bool = False
+) -> str:
     """Return whether the mean squares of columns are not those that follow from the report.
 
     Parameters
@@ -169,6 +171,8 @@ def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext
     names : sequence of str
         The columns, which have sums in the report.
     known : ReplyContext
+    own : bool, default False
+        Whether the rows are centred by the party's own means.
 
     Returns
     -------
@@ -190,7 +194,7 @@ def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext
     # A sum of n equal numbers may be wrong by n roundings.
     error = np.finfo(np.float64).eps * max(report.rows, FEWEST_ROWS)
     rounding = (error * mean) ** 2
-    if options.center == "party" and not options.levels:
+    if own or (options.center == "party" and not options.levels):
         expected = expected - shift**2
     else:
         offset = mean - agreed_mean
@@ -233,6 +237,8 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     if moments.ndim == 3 and sends_levels(setup):
         if not -OF_ONES <= moments[0, 0, 0] <= 1 + OF_ONES:
             return "the products within parties are not those of rows about their mean"
+        if wrong := _other_products_within(moments[0], known):
+            return wrong
         moments = about_one_mean(moments)
     else:
         every = moments.reshape(-1, *moments.shape[-2:])
@@ -258,6 +264,20 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     if known.resampled or own_levels:
         return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
+
+
+def _other_products_within(within: FloatArray, known: ReplyContext) -> str:
+    """Return whether squares about the mean of a party's rows differ from its report, in words."""
+    setup = known.setup
+    if known.resampled or setup.options.lags or round(known.sizes["n"] * (1 - within[0, 0])) != 1:
+        return ""
+    design = sent_design(setup)
+    squares = {
+        block.name: within[1 + columns[0], 1 + columns[0]] * block.scale**2
+        for block, columns in zip(design.variables, columns_of(design.widths), strict=True)
+        if isinstance(block, Number)
+    }
+    return wrong_squares(np.array([*squares.values()]), [*squares], known, own=True)
 
 
 def num_sets(setup: Setup) -> int:
@@ -291,8 +311,8 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         return ""
     columns = {column.name: column for column in report.columns}
     share = min(known.sizes["n"] / report.rows, 1.0)
-    sets = num_sets(known.setup)
-    counts, products = (arrays[name][:sets].sum(axis=0) for name in ("counts", "products"))
+    sets = slice(None, -1 if sends_levels(known.setup) else None)
+    counts, products = (arrays[name][sets].sum(axis=0) for name in ("counts", "products"))
     squares: dict[str, float] = {}
     for block, places in zip(design.variables, columns_of(design.widths), strict=False):
         if not isinstance(block, Number):

@@ -400,12 +400,17 @@ class LinearStrategy(CausalStrategy):
             return Baselines(pooled, alone(parties, order_search), "order search")
 
     @property
+    def _tells_levels(self) -> bool:
+        """Whether sums tell levels of parties, or of series, apart."""
+        return self.options.level_sums
+
+    @property
     def expected(self) -> Expected:
         """One unit of each column, comparable columns, one level, more rows than columns.
 
         Interventions shift levels at some parties.
         """
-        about_one = self.options.center in ("auto", "global") and not self.options.level_sums
+        about_one = self.options.center in ("auto", "global") and not self._tells_levels
         by_level = about_one and not self.options.states_interventions
         return Expected(
             unit_ratio=SAME_UNITS,

@@ -43,7 +43,8 @@ class Rows(LinearClient):
     """A client of rows in pieces."""
 
     def __init__(self, **options):
-        self._options = SimpleNamespace(seed=3, held_out=False, folds=1, **options)
+        usual = {"seed": 3, "held_out": False, "folds": 1, "levels": False}
+        self._options = SimpleNamespace(**usual, **options)
 
     setup = SETUP
     num_rows = len(ROWS)

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 #: probability, and more than this share of the column's variance is between units. Of simulated
 #: tables 20 of 20 with shifted levels were told so, and none of 50 others.
 CHANCE, LEAST_SHARE = 1e-4, 0.02
-#: A column varies between units only if so little of its variance is within them.
-FLAT = 1e-9
+#: A column varies between units only if so little of its variance is within them: of products
+#: about the means of units, and of sums about one mean, in which rounding leaves more.
+FLAT, FLAT_OF_SUMS = 1e-15, 1e-9
 
 
 def unit_products(rows: FloatArray, units: IntArray) -> FloatArray:
@@ -273,7 +274,7 @@ class SeenLevels(NamedTuple):
         whole, inner = squares - about, squares - between
         free = counts - units
         judged = (units > 1) & (free >= 1) & (whole > 0)
-        flat = judged & (inner <= FLAT * whole)
+        flat = judged & (inner <= FLAT_OF_SUMS * whole)
         shares, chance = _analysed(whole, inner, np.maximum(units - 1, 1.0), np.maximum(free, 1.0))
         differ = judged & ~flat & _beyond_chance(shares, chance)
         return cls(np.where(judged & ~flat, shares, 0.0), differ, flat)

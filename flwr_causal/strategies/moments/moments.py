@@ -354,6 +354,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         return self.options.private
 
     @property
+    def _tells_levels(self) -> bool:
+        """Whether sums tell levels of parties, or of series, apart."""
+        return super()._tells_levels and not self._columns_differ
+
+    @property
     def _joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
         return not self.options.private
@@ -371,6 +376,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             expected = expected_of_series(expected, options.order)
         needed = "centring" if options.order else "levels"
         by_hand = not all(needed in part.gives for part in self._parts)
+        by_hand = by_hand or (self._columns_differ and not options.order)
         if expected.level_remedy and by_hand:
             whose = "series'" if options.order else "parties'"
             remedy = f"subtract the {whose} own means before the run"

@@ -103,8 +103,8 @@ class Moments(JoiningStrategy, LinearStrategy):
     (sets, 1 + s, 1 + s); with ``center="auto"`` or "party" about the means of the party's rows (or
     of each series), and of these means. z has a column for each number, centred (with
     ``standardize``, categories or functions also divided by its standard deviation), with curved
-    effects further functions of it, for each state of a category but one, and with an order p the lags of all of them. Known
-    interventions and held-out rows divide the rows into sets; where the number of lags is chosen,
+    effects further functions of it, for each state of a category but one, and with an order p the
+    lags of all of them. Known interventions and held-out rows divide the rows into sets; where the number of lags is chosen,
     one array for each smaller order follows. With secure summation the server learns the pooled
     products only. With ``epsilon`` it is one array of sums of products with
     noise, and nothing else that depends on the rows. With ``unknown_targets`` and ``local_graphs``

@@ -15,12 +15,10 @@ import numpy as np
 from flwr_causal.core.linear.levels import (
     Levels,
     about_one_mean,
-    deviations,
     pieces_products,
     unit_products,
 )
-from flwr_causal.core.ties import as_ranked
-from flwr_causal.core.words import some
+from flwr_causal.doubts.levels import differing_levels
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.algorithm import Choice
 from flwr_causal.sources.products import in_new_units, products_with_ones
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.sources.products import Products
     from flwr_causal.sources.rows import DesignRows
-
-#: How many columns a warning names.
-NAMED = 5
 
 
 def products_within(rows: DesignRows) -> FloatArray:
@@ -116,30 +111,13 @@ def told(
     blocks : sequence of Variable
         The variables, and then their lags.
     shares, differ : ndarray of shape (m,)
-        Of the first columns: the share of the variance that is between units, and whether levels
-        differ.
+        Of the first columns, see :class:`core.linear.levels.Levels`.
     flat : sequence of str
         The columns that vary between units only.
     """
-    names, sizes = _names(blocks), deviations(shares)
-    found: dict[str, float] = {}
-    for j in np.argsort(-as_ranked(shares), kind="stable"):
-        if differ[j]:
-            found.setdefault(names[j], sizes[j])
-    listed = some((f"{name!r} by {size:.2g}" for name, size in found.items()), NAMED)
+    names = _names(blocks)
     whose = "series" if len(names) > len(shares) else "parties"
-    if flat:
-        return (
-            f"The levels of the {whose} differ (in standard deviations: {listed}) beyond what the "
-            f"columns say that vary between the {whose} only, {some(map(repr, flat), NAMED)}. "
-            f"Differences between the {whose} count as effects here: leave these columns out, and "
-            f"effects are those within the {whose}."
-        )
-    return (
-        f"The levels of the {whose} differ (in standard deviations: {listed}). Effects are those "
-        f"within the {whose}, as with an intercept for each; center='global' takes differences "
-        "between them for effects too."
-    )
+    return differing_levels(names, shares, differ, flat, whose)
 
 
 def require_varying(flat: Sequence[str], order: int) -> None:

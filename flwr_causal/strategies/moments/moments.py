@@ -104,14 +104,14 @@ class Moments(JoiningStrategy, LinearStrategy):
     of each series), and of these means. z has a column for each number, centred (with
     ``standardize``, categories or functions also divided by its standard deviation), with curved
     effects further functions of it, for each state of a category but one, and with an order p the
-    lags of all of them. Known interventions and held-out rows divide the rows into sets; where the number of lags is chosen,
-    one array for each smaller order follows. With secure summation the server learns the pooled
-    products only. With ``epsilon`` it is one array of sums of products with
-    noise, and nothing else that depends on the rows. With ``unknown_targets`` and ``local_graphs``
-    the server looks at each party's products, or with secure sums at those of groups of parties.
-    Where parties hold different columns (``row_id``), it is hashed ids, masked columns and lags
-    that only another party can open, and words whose sum over all parties is that of the products
-    of columns.
+    lags of all of them. Known interventions and held-out rows divide the rows into sets; where the
+    number of lags is chosen, one array for each smaller order follows. With secure summation the
+    server learns the pooled products only. With ``epsilon`` it is one array of sums of products
+    with noise, and nothing else that depends on the rows. With ``unknown_targets`` and
+    ``local_graphs`` the server looks at each party's products, or with secure sums at those of
+    groups of parties. Where parties hold different columns (``row_id``), it is hashed ids, masked
+    columns and lags that only another party can open, and words whose sum over all parties is that
+    of the products of columns.
 
     References
     ----------

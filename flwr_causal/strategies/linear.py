@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge, as_knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
@@ -131,6 +132,22 @@ class LinearOptions(CausalOptions):
     def states_interventions(self) -> bool:
         """Whether the options state interventions; nodes may state them too."""
         return False
+
+    @property
+    def lags(self) -> int:
+        """p, the number of lags of the design; 0 for rows without time."""
+        return 0
+
+    def design(self, agreement: Agreement) -> Design:
+        """Return what a row becomes: the numbers and their lags."""
+        return Design.of(
+            agreement.names,
+            agreement.mean,
+            agreement.variance,
+            standardized=self.standardize,
+            order=self.lags,
+            marked=self.center == "phase",  # type: ignore[comparison-overlap]
+        )
 
     @property
     def parts(self) -> tuple[type[Part], ...]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import bounded
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph
@@ -26,7 +26,7 @@ from flwr_causal.doubts.graphs import (
 )
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
-from flwr_causal.sources.sums import SUMS
+from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.series import (
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
@@ -167,10 +166,9 @@ class Lingam(LinearStrategy):
             The graph of the best order; after the first exchange one of the equivalence class.
         """
         masks, d = self.masks(agreement), len(agreement.names)
-        replies = yield Ask(SUMS)
-        # Parties may be missing from a secure sum.
-        agreement = agreement.with_rows(replies.rows)
-        moments = self._design(agreement).moments(replies["moments"][0], agreement.n)
+        pooled = yield from exact_products(agreement, masks, self.options.design(agreement))
+        agreement, moments = pooled.agreement, pooled.moments
+        assert isinstance(moments, Moments)  # there are no interventions
         moments.require_varying()
         own = separation(
             moments.second,
@@ -203,17 +201,8 @@ class Lingam(LinearStrategy):
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data."""
         sent = {party: arrays["moments"].sum(axis=0) for party, arrays in replies.items()}
-        return with_party_moments(model, state.agreement, sent, self._design(state.agreement))
-
-    def _design(self, agreement: Agreement) -> Design:
-        """Return what a row becomes: the numbers and their lags."""
-        return Design.of(
-            agreement.names,
-            agreement.mean,
-            agreement.variance,
-            standardized=self.options.standardize,
-            order=self.options.order,
-            marked=self.options.center == "phase",
+        return with_party_moments(
+            model, state.agreement, sent, self.options.design(state.agreement)
         )
 
     def _directions(self, problem: OrderProblem, search: OrderSearch) -> FloatArray:

@@ -26,6 +26,7 @@ from flwr_causal.doubts.graphs import plausible
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.sources.by_party import sums_by_party
+from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.linear import (
     InterventionOptions,
@@ -247,16 +248,18 @@ class LinearADMM(PaperVariant, LinearStrategy):
         problem = admm.ServerProblem(
             schedule=self._schedule(agreement),
             num_variables=d,
-            lags=self.lags,
+            lags=self.options.lags,
             relative_sparsity=self._relative_sparsity(masks, d),
             allowed=self._allowed(masks, d),
             threshold=self.thresholds(agreement, self._usual_threshold),
             intercepts=bool(agreement.targets),
         )
-        state, stopped = admm.init(problem, self._initial_weights(agreement, self.lags)), None
+        start = self._initial_weights(agreement, self.options.lags)
+        state, stopped = admm.init(problem, start), None
+        design = self.options.design(agreement)
         fit = AdmmFit(
             agreement,
-            self.columns(agreement),
+            design,
             masks,
             self.candidates,
             self._choice,
@@ -282,10 +285,8 @@ class LinearADMM(PaperVariant, LinearStrategy):
             fit = replace(fit, solved=state.weights)
             yield Note(info._asdict())
         if self._refits:
-            replies = yield Ask(
-                consensus.REFIT, {"moments": fit.needed}, so_far=partial(self._result, fit)
-            )
-            fit = fit.refitted(replies)
+            sums = Ask(consensus.REFIT, {"needed": fit.needed}, so_far=partial(self._result, fit))
+            fit = fit.refitted((yield from exact_products(agreement, masks, design, ask=sums)))
             if fit.searches:
                 fit, found = fit.searched()
                 yield Note(found)
@@ -294,7 +295,9 @@ class LinearADMM(PaperVariant, LinearStrategy):
             return result
         replies = yield Ask(consensus.PARTS, so_far=lambda: result)
         assert result.graph is not None
-        own = local_graphs(sums_by_party(replies, agreement), result.graph, masks)
+        parts = sums_by_party(replies, agreement)
+        parts = {name: design.without_mark(own) for name, own in parts.items()}
+        own = local_graphs(parts, result.graph, masks)
         return replace(result, heterogeneity=own)
 
     @property
@@ -348,7 +351,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         if self.options.search is not None or self.nonlinear:
             return bool(self.options.search)
         usual = self.options.sparsity == "auto" and self.options.refit is not False
-        enough = self.lags == 0 or num_rows >= ROWS_FOR_ORDERS * num_columns
+        enough = self.options.lags == 0 or num_rows >= ROWS_FOR_ORDERS * num_columns
         return usual and enough and self._choice is None and self.options.aggregation == "mean"
 
     @property
@@ -397,16 +400,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
     @property
     def _initial_names(self) -> tuple[str, ...]:
         """The names of the weights to start from: of W, and with lags of the lagged weights."""
-        return ("weights", "lagged") if self.lags else ("weights",)
-
-    @property
-    def lags(self) -> int:
-        """Number of lags p in the design; it has m = d (1 + p) columns."""
-        return 0
-
-    def columns(self, agreement: Agreement) -> tuple[str, ...]:
-        """Return the names of the m columns of the design."""
-        return agreement.names
+        return ("weights", "lagged") if self.options.lags else ("weights",)
 
     def _stacked_masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the design's columns, (m, m) each."""
@@ -423,7 +417,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
     def candidates(self) -> tuple[FitCandidate, ...]:
         """The settings that are fitted in the same rounds, the default one first."""
         factors = CANDIDATES if self.options.sparsity in ("bic", "held-out") else (1.0,)
-        return tuple(FitCandidate(factor, self.lags) for factor in factors)
+        return tuple(FitCandidate(factor, self.options.lags) for factor in factors)
 
     def _block_sparsity(self, num_variables: int) -> float | FloatArray:
         """Return the factors on the sparsity of the design's columns, a number or (m, 1)."""

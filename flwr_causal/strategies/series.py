@@ -145,6 +145,11 @@ class SeriesOptions(Lagged, PenalisedLags):
         _ = self.layout
 
     @property
+    def lags(self) -> int:
+        """p, the number of lags of the design."""
+        return self.order
+
+    @property
     def layout(self) -> SeriesLayout:
         """The options as the layout of the parties' tables, checked."""
         return layout_of(self)

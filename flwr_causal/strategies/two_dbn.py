@@ -11,7 +11,7 @@ from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.options import bounded, number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.core.series.design import knowledge_masks, lagged_names
+from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
@@ -229,7 +229,7 @@ class TwoDBN(LinearADMM):
         if not self.personalised:
             return (yield from super().train(agreement, replicate))
         problem = self._own_problem(agreement)
-        start = self._initial_weights(agreement, self.lags)
+        start = self._initial_weights(agreement, self.options.order)
         own = personalised_networks(problem, agreement, start, with_own=not replicate)
         return (yield from own)
 
@@ -259,15 +259,6 @@ class TwoDBN(LinearADMM):
         return expected_of_series(super().expected, self.options.order)
 
     # The lagged design.
-
-    @property
-    def lags(self) -> int:
-        """Number of lags p in the design."""
-        return self.options.order
-
-    def columns(self, agreement: Agreement) -> tuple[str, ...]:
-        """Return the names of the m columns of the design."""
-        return lagged_names(agreement.names, self.options.order)
 
     @property
     def _leaves_reported(self) -> bool:

@@ -160,8 +160,7 @@ class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
     max_rounds: int | None = None  # type: ignore[assignment]
     sparsity: float | Literal["auto", "bic", "held-out"] = option(
         "auto",
-        # Held-out rows are counted by party.
-        needs={"bic": ("candidates",), "held-out": ("candidates", "folds", "replies")},
+        needs={"bic": ("candidates",), "held-out": ("candidates", "folds")},
         least=0,
     )
     threshold: float | None = None  # type: ignore[assignment]

@@ -104,10 +104,10 @@ class SeveralLags(Part):
 
 
 class HeldOutOrder(Part):
-    """The number of lags by the error on held-out rows, which are counted by party."""
+    """The number of lags by the error on held-out rows."""
 
     text = "select_order=True"
-    needs = words("folds", "replies")
+    needs = words("folds")
     chosen_by = ("select_order",)
     instead = "False, or given with sparsity='bic',"
 

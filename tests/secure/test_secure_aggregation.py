@@ -64,13 +64,23 @@ CASES = {
     ),
     "fedcausal": ("fedcausal", TABLES, {}),
     "fedcausal linear": ("fedcausal", TABLES, {"model": "linear", "max_rounds": 8}),
+    "admm held-out": ("notears-admm", TABLES, {"max_rounds": 6, "sparsity": "held-out"}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6}),
+    "2dbn lags": ("2dbn", SERIES, {"max_rounds": 6, "order": 2, "select_order": True}),
     "additive": ("moments", TABLES, {"model": "additive"}),
 }
 
 
 #: Cases of which another one has the same exchanges; what the server does with sums is the same.
-SLOW = ("ges", "bic", "lingam series", "admm own levels", "admm interventions", "fedcausal linear")
+SLOW = (
+    "ges",
+    "bic",
+    "lingam series",
+    "admm own levels",
+    "admm interventions",
+    "fedcausal linear",
+    "admm held-out",
+)
 
 
 @pytest.mark.parametrize(
@@ -405,9 +415,7 @@ REFUSED = [
     ("moments", {"fraction_train": 0.5}, "'fraction_train'"),
     ("moments", {"leave_one_out": True}, "'leave_one_out'"),
     ("moments", {"changed_tables": "restart"}, "'changed_tables'"),
-    ("notears-admm", {"sparsity": "held-out"}, "'sparsity'"),
     ("2dbn", {"center": "phase"}, "'center'"),
-    ("2dbn", {"order": 2, "select_order": True}, "'select_order'"),
     ("fedges", {"mode": "fusion"}, "'mode'"),
     ("fedges", {"mode": "scores", "start": "driven"}, "'start'"),
     ("fedcausal", {"local_graphs": True}, "'local_graphs'"),

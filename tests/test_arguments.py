@@ -118,7 +118,6 @@ def test_names_of_a_graph_are_a_sequence():
         if isinstance(one := getattr(strategies, name), type)
         and issubclass(one, CausalStrategy)
         and one is not CausalStrategy
-        and name != "LinearStrategy"
     ],
 )
 def test_a_client_is_no_option(kind):
@@ -131,7 +130,7 @@ EXEMPT = {
     *("CausalError", "ConfigError", "DataError", "FederationError"),
     *("PartyOptions", "PrivatePartyOptions", "CausalOptions", "LinearOptions"),  # by their fields
     *("Asked", "LineResult", "Outcome", "Replies", "Result", "When", "World"),
-    *("CausalGraph", "CausalClient", "CausalStrategy", "LinearStrategy", "LinearClient"),
+    *("CausalGraph", "CausalClient", "CausalStrategy", "LinearClient"),
 }
 
 

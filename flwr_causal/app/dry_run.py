@@ -52,7 +52,7 @@ def dry_run(strategy: CausalStrategy, grid: Grid, *, settle: float = 0.0) -> dic
     ConfigError
         With ``epsilon``: parties count the privacy loss of a run from the schema exchange on.
     """
-    if strategy._private:
+    if strategy.options.private:
         raise ConfigError(
             "A dry run with 'epsilon' would use up the parties' privacy budgets, which count a run "
             "from its schema exchange on: leave epsilon, delta and scales out of the dry run."

@@ -115,7 +115,7 @@ def _completed(directory: str, method: CausalStrategy, grid: Grid, settle: float
     run = Run.load(directory, models=[type(method).__module__])
     day = f"{datetime.fromtimestamp(Path(directory, RUN_FILE).stat().st_mtime, UTC):%Y-%m-%d}"
     said = f"Nothing was computed: the run in '{directory}' was completed on {day}"
-    if method._private or not run.tables:
+    if method.options.private or not run.tables:
         # A report under differential privacy would spend more of the budget.
         log(WARNING, "%s; its tables were not compared with those of today", said)
         return run

@@ -112,7 +112,9 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy)
             run.truth, run.metrics = truth, compare(truth, run.graph)
         return
     what = (data, len(run.parties), strategy.data, Roles.of(strategy))
-    tables, made, test = simulation(*what, by_cell=strategy._private, reading=strategy._reading)
+    tables, made, test = simulation(
+        *what, by_cell=strategy.options.private, reading=strategy._reading
+    )
     truth = truth or made
     run.truth = None if run.graph is None else truth
     run.metrics = judged(run.model if run.graph is None else run.graph, truth, test)

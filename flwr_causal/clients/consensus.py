@@ -25,6 +25,9 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.party.noise import public_report, released
 from flwr_causal.protocol import consensus
+from flwr_causal.protocol.second_moments import sent_design
+from flwr_causal.sources import by_party
+from flwr_causal.sources.products import products_with_ones
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
@@ -82,14 +85,14 @@ class LinearADMMClient(InterventionClient):
 
     @answers(consensus.REFIT)
     def refit(self, asked: Asked) -> Arrays:
-        """Return the second moments that the refit needs."""
-        products = self.products_by_targets() if self.setup.targets else self.products()
-        return {"moments": np.where(asked["moments"] > 0, products / self.num_rows, 0.0)}
+        """Return the sums that the refit needs."""
+        return {"moments": np.where(asked["needed"] > 0, self.products() / self.num_rows, 0.0)}
 
-    @answers(consensus.PARTS)
-    def moments_of_party(self, asked: Asked) -> Arrays:
-        """Return the second moments of the rows [1, x], by which parties are compared."""
-        return {"moments": self.mean_products(self.design_pieces())}
+    products_of_party = by_party.products_of_party
+
+    def products_of_columns(self) -> FloatArray:
+        """Return the sums of products of the m columns, without ones and mark, (folds, m, m)."""
+        return sent_design(self.setup).without_mark(self.products())[:, 1:, 1:]
 
     @property
     def divides_by_own_rows(self) -> bool:
@@ -107,9 +110,8 @@ class LinearADMMClient(InterventionClient):
             variance = np.ones(d) if self.options.standardize else setup.variance
             acted = acted_on(setup.targets, setup.names)
             unit = float(np.sqrt(data_scale(variance)))
-            products = self.products_by_targets()
-            return [admm.interventional_problem(products, acted, setup.num_rows, unit)]
-        products = self.products()
+            return [admm.interventional_problem(self.products(), acted, setup.num_rows, unit)]
+        products = self.products_of_columns()
         # The 2Dbn paper divides a party's loss by its own rows, all others by those of all parties.
         counted = self.num_rows if self.divides_by_own_rows else setup.num_rows
         problems = [admm.local_problem(products.sum(axis=0), counted, d)]
@@ -150,7 +152,7 @@ class NotearsADMMClient(LinearADMMClient):
         return round(self._own_release().effective_rows)
 
     def products(self) -> FloatArray:
-        """Return the sums of products of the design's rows; with epsilon from the release."""
+        """Return the sums of products of the rows [1, z]; with epsilon from the release."""
         if not self.private:
             return super().products()
         own, setup = self._own_release(), self.setup
@@ -158,7 +160,7 @@ class NotearsADMMClient(LinearADMMClient):
         places = [list(self.table().columns).index(name) for name in setup.names]
         shift = (own.mean[places] - setup.mean) / scale
         second = own.second[np.ix_(places, places)] / np.outer(scale, scale)
-        return np.asarray(self.num_rows * (second + np.outer(shift, shift)))[None]
+        return self.num_rows * products_with_ones(shift, second)[None]
 
     def _own_release(self) -> Released:
         """Return the release that the report was made from."""
@@ -246,7 +248,9 @@ class TwoDBNClient(LinearADMMClient, SeriesClient):
     @property
     def _own_second(self) -> FloatArray:
         """The party's mean products of the design's columns, (m, m)."""
-        second: FloatArray = self.once("second", lambda: self.products()[0] / self.num_rows)
+        second: FloatArray = self.once(
+            "second", lambda: self.products_of_columns()[0] / self.num_rows
+        )
         return second
 
     def _own_state(self, number: int) -> personalised.OwnState | None:

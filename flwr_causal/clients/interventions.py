@@ -14,8 +14,6 @@ from flwr_causal.data.read.pieces import whole
 from flwr_causal.protocol.door import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -60,23 +58,19 @@ class InterventionClient(LinearClient):
         place = {targets: k for k, targets in enumerate(self.setup.targets)}
         return np.array([place.get(targets, -1) for targets in sets], dtype=np.int64)[codes]
 
-    def products_by_targets(self, designs: Iterable[FloatArray] | None = None) -> FloatArray:
-        """Return the sums of products of the rows [1, x] by set of targets, (sets, 1 + m, 1 + m).
+    def products(self) -> FloatArray:
+        """Return the sums of products of the rows [1, z] by set of targets; without any, by fold.
 
         Sums over few rows are treated as the option ``small_counts`` says.
-
-        Parameters
-        ----------
-        designs : iterable of ndarray of shape (rows, m), optional
-            The rows x in pieces. Default: the centred and scaled rows, with their lags.
 
         Raises
         ------
         RefusedError
             If sums are over few rows, and such sums are refused.
         """
-        designs = self.design_pieces() if designs is None else designs
-        found = self.products_by_set(designs, self.target_sets(), len(self.setup.targets))
+        if not self.setup.targets:
+            return super().products()
+        found = self.products_by_set(self.sum_rows(), self.target_sets(), len(self.setup.targets))
         small = self.setup.small
         rows = found[:, 0, 0].round().astype(np.int64)
         if small.treatment == "refuse" and are_small(rows, small.minimum).any():

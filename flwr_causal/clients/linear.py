@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from flwr_causal.clients.base import CausalClient
-from flwr_causal.core.folds import split_rows
+from flwr_causal.core.folds import split_rows, stretches
 from flwr_causal.core.linear.moments import row_products
 from flwr_causal.data.check.column_sums import combined, sums_of
 from flwr_causal.data.read.pieces import joined, whole
@@ -54,15 +54,22 @@ class LinearClient(CausalClient):
     def _mean(self) -> FloatArray:
         return combined([sums_of(rows) for rows in self.row_pieces()]).mean
 
-    def products(self) -> FloatArray:
-        """Return the sums of products of the design's rows, shape (folds, m, m).
+    def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
+        """Yield the rows z of the sums in pieces, with ``order`` lags (default: the agreed number).
 
-        The folds are the training rows and those held out, or one of all rows.
+        Here there are none.
         """
-        sums = self.products_by_set(self.design_pieces(), self.held_out_rows(), self.options.folds)
-        return np.asarray(sums[:, 1:, 1:])
+        yield from self.design_pieces()
 
-    def held_out_rows(self) -> IntArray | None:
+    def products(self) -> FloatArray:
+        """Return the sums of products of the rows [1, z] of each set, (sets, 1 + s, 1 + s).
+
+        The sets are folds of the rows: the training rows and those held out, those of a
+        cross-validation, or one of all rows.
+        """
+        return self.products_by_set(self.sum_rows(), self.folds(), self.options.folds)
+
+    def folds(self) -> IntArray | None:
         """Return each row's fold, shape (n_k,): 1 of those held out; None if there are none."""
         if not self.options.held_out:
             return None
@@ -150,15 +157,12 @@ class SeriesClient(LinearClient):
         """Count the rows of the design: steps with all their lags."""
         return len(self.kept_rows(self.setup.policy)) if self.order else super().count_rows()
 
-    def design_pieces(self) -> Iterator[FloatArray]:
-        """Yield the party's rows with their lags, centred and scaled, shape (n_k, m).
-
-        Series are one piece: each of their rows holds those before it.
-        """
-        if self.order == 0:
-            yield from super().design_pieces()
-        else:
-            yield np.concatenate(self.designs(self.series(), self.order))
+    def folds(self) -> IntArray | None:
+        """Return each row's fold; more than two folds are stretches of the series."""
+        if not self.order or self.options.folds <= 2:
+            return super().folds()
+        lengths = [len(one.values) - self.order for one in self.series()]
+        return stretches(lengths, self.options.folds)
 
     def series(self) -> list[Series]:
         """Return the party's series of more than p steps."""
@@ -211,11 +215,11 @@ class SeriesClient(LinearClient):
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
         """Yield the rows z of the sums in pieces, with ``order`` lags (default: the agreed number).
 
-        Where series are centred by phases, a mark is before the others: 1 in rows from which the
-        agreed means were subtracted.
+        Series are one piece: each of their rows holds those before it. Where series are centred by
+        phases, a mark is before the others: 1 in rows from which the agreed means were subtracted.
         """
         if self.order == 0:
-            yield from self.design_pieces()
+            yield from super().sum_rows(order)
             return
         series, order = self.series(), self.order if order is None else order
         rows = np.concatenate(self.designs(series, order))

@@ -15,14 +15,11 @@ from flwr_causal.protocol.options import (
     SeriesPartyOptions,
 )
 from flwr_causal.protocol.replay import REPLAY
-from flwr_causal.protocol.second_moments import (
-    largest_products,
-    largest_weights,
-    other_variances,
-)
+from flwr_causal.protocol.second_moments import largest_weights, num_columns, num_sets
 from flwr_causal.secure.totals import TOTALS
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.sources.by_party import PARTS as COMPARED
+from flwr_causal.sources.sums import SUMS
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -61,34 +58,32 @@ ROUND = Exchange(
     remembered=True,
 )
 
-REFIT = Exchange(
-    "refit",
-    "the sums from which the weights of the final graph are fitted by least squares",
+REFIT = replace(
+    SUMS,
+    name="refit",
+    meaning="the sums from which the weights of the final graph are fitted by least squares",
     sends=(
         Sent(
-            "moments",
-            "1 among each variable and its parents (with search: its possible parents and "
-            "children), else 0",
-            ("folds", "m", "m"),
+            "needed",
+            "1 among 1, each variable and its parents (with search: its possible parents and "
+            "children), else 0; of the shape of the replies, from which wrappers take it",
+            ("folds", "s", "s"),
         ),
     ),
     returns=(
-        Disclosure(
-            "moments",
-            "X_k^T X_k / n_k of each fold of the rows, among each variable and its parents in the "
-            "final graph, with search among each variable and its possible parents and children; "
-            "0 elsewhere. Under known interventions the rows are [1, x], a fold for each set of "
-            "targets",
-            ("folds", "m", "m"),
-            "products",
-            "mean",
-            bound=largest_products,
+        replace(
+            SUMS.returns[0],
+            meaning="X_k^T X_k / n_k of the rows [1, z] of each fold, under known interventions of "
+            "each set of targets, among each variable and its parents in the final graph, with "
+            "search among each variable and its possible parents and children; 0 elsewhere. z has "
+            "a column for each number and its lags, as in the exchange 'sums' of moments",
+            # Some are 0.
+            values="products",
         ),
     ),
     when="in the last exchange",
-    most=1,
     only=_LINEAR & (_REFITS | When(sparsity=("bic", "held-out")) | When(select_order=True)),
-    contradiction=other_variances,
+    same_parties=False,
 )
 
 PARTS = replace(
@@ -97,8 +92,8 @@ PARTS = replace(
     returns=(
         replace(
             COMPARED.returns[0],
-            meaning="X_k^T X_k / n_k of the centred and scaled rows [1, x], with their lags; of "
-            "groups that add up securely the group's",
+            meaning="X_k^T X_k / n_k of the rows [1, z], the centred and scaled rows with their "
+            "lags; of groups that add up securely the group's",
         ),
     ),
     when="in the last exchange",
@@ -210,16 +205,13 @@ class TwoDBNPartyOptions(InterventionPartyOptions, SeriesPartyOptions):
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return m, the columns of the lagged design (d without lags), and the number of folds.
+    """Return m, the number of causes (d without lags), s of the rows [1, z], and that of sets.
 
-    s are the columns of the moments by which parties are compared. Under known interventions the
-    design has a constant column too, and a fold is a set of targets.
+    Under known interventions a constant is among the causes.
     """
     options: InterventionPartyOptions = setup.options
-    m = len(setup.names) * (1 + options.lags)
-    if setup.targets:
-        return {"m": m + 1, "s": 1 + m, "folds": len(setup.targets)}
-    return {"m": m, "s": 1 + m, "folds": 2 if options.held_out else 1}
+    m = len(setup.names) * (1 + options.lags) + bool(setup.targets)
+    return {"m": m, "s": 1 + num_columns(setup), "folds": num_sets(setup)}
 
 
 NOTEARS_ADMM = Contract(

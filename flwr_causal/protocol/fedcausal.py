@@ -15,7 +15,7 @@ from flwr_causal.protocol.options import (
     PerceptronPartyOptions,
     derived,
 )
-from flwr_causal.protocol.second_moments import spreads
+from flwr_causal.protocol.second_moments import largest_columns
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
@@ -31,14 +31,14 @@ _LARGEST_EVIDENCE = 2.0**20
 
 def _largest_norms(setup: Setup) -> FloatArray:
     """Return bounds of the effects' variances in units of the parties' noise, shape (1, d)."""
-    variance = spreads(setup) ** 2
+    variance = largest_columns(setup)[1:] ** 2
     # The parties take this quantile of their own variances for the noise.
     return _NORMS_ROOM * (variance / np.quantile(variance, 0.1))[None]
 
 
 def _largest_effects(setup: Setup) -> FloatArray:
     """Return bounds of the weights, (d, d); weights of standardised columns hardly exceed 1."""
-    own = spreads(setup)
+    own = largest_columns(setup)[1:]
     return _EFFECTS_ROOM * np.outer(1 / own, own)
 
 

@@ -68,8 +68,8 @@ def num_columns(setup: Setup) -> int:
     return marks + (1 + options.lags) * sum(widths_of(states, options.functions))
 
 
-def largest_sums(setup: Setup) -> FloatArray:
-    """Return bounds of the mean products of the rows [1, z], by Cauchy and Schwarz.
+def largest_columns(setup: Setup) -> FloatArray:
+    """Return bounds of the root mean squares of the columns of the rows [1, z], shape (1 + s,).
 
     A column's root mean square over all rows is at most the agreed standard deviation, in units of
     the design, or 1 for columns of states and functions; the lags of a variable may be larger, by
@@ -85,78 +85,28 @@ def largest_sums(setup: Setup) -> FloatArray:
             for block, own in zip(design.variables, spread, strict=True)
         ]
     )
-    own = np.concatenate([np.ones(1 + design.marked), now, *[LAGS_ROOM * now] * design.order])
-    return np.outer(own, own)
+    return np.concatenate([np.ones(1 + design.marked), now, *[LAGS_ROOM * now] * design.order])
 
 
-def spreads(setup: Setup) -> FloatArray:
-    """Return bounds of the root mean squares of the design's m columns over all rows, shape (m,).
-
-    Of the variables they are the agreed standard deviations, after scaling; the lags of a variable
-    may be larger, by the values before the first row.
-    """
-    d = len(setup.names)
-    options: LinearPartyOptions = setup.options
-    own = np.ones(d) if options.standardize else np.sqrt(setup.variance)
-    return np.concatenate([own, *[LAGS_ROOM * own] * options.lags])
-
-
-def largest_products(setup: Setup) -> FloatArray:
-    """Return bounds of the mean products of the design's columns, by Cauchy and Schwarz.
-
-    Under known interventions a column of ones is before the design.
-    """
-    own = spreads(setup)
-    own = np.concatenate([np.ones(1), own]) if setup.targets else own
+def largest_sums(setup: Setup) -> FloatArray:
+    """Return bounds of the mean products of the rows [1, z], by Cauchy and Schwarz."""
+    own = largest_columns(setup)
     return np.outer(own, own)
 
 
 def largest_weights(setup: Setup) -> FloatArray:
-    """Return bounds of weights of the design's columns on the variables, shape (m, d).
+    """Return bounds of weights of the m columns, without a mark, on the variables, shape (m, d).
 
     Weights of standardised columns hardly exceed 1. Under known interventions the last row is
     intercepts.
     """
     options: LinearPartyOptions = setup.options
-    own = spreads(setup)
+    own = largest_columns(setup)[1 + sent_design(setup).marked :]
     causes = own
     if setup.targets:
         unit = 1.0 if options.standardize else np.sqrt(data_scale(setup.variance))
         causes = np.concatenate([own, [unit]])
     return WEIGHTS_ROOM * np.outer(1 / causes, own[: len(setup.names)])
-
-
-def other_variances(arrays: Arrays, known: ReplyContext) -> str:
-    """Return whether the diagonal of ``moments`` differs from the variances that were reported.
-
-    Without lags the mean squares of a party's centred and scaled rows follow from its means and
-    sums of squares in the schema exchange. The diagonal of REFIT holds every variable too.
-
-    Parameters
-    ----------
-    arrays : dict
-        ``moments`` of shape (folds, d, d), with targets (groups, 1 + d, 1 + d); of another width
-        nothing is compared.
-    known : ReplyContext
-        Of resampled rows nothing is compared.
-
-    Returns
-    -------
-    str
-        The first column that differs, in words; "" if none does.
-    """
-    if known.resampled:
-        return ""
-    setup = known.setup
-    options: LinearPartyOptions = setup.options
-    diagonal = np.diagonal(arrays["moments"], axis1=-2, axis2=-1).sum(axis=0)
-    if setup.targets:
-        # The rows are [1, x].
-        diagonal = diagonal[1:]
-    if len(diagonal) != len(setup.names):
-        return ""
-    units = setup.variance if options.standardize else np.ones(len(diagonal))
-    return wrong_squares(diagonal * units, setup.names, known)
 
 
 def wrong_squares(

@@ -81,7 +81,7 @@ class SingleReplies:
         method, exchange, number = self.method, self.exchange, self.server_round
         if isinstance(exchange, Bundle) and (exchange.single_means or _mixed(exchange, arrivals)):
             return _by_part(method, exchange, number, arrivals)
-        if not exchange.averaged or method.aggregation == "median":
+        if not exchange.averaged or method.options.aggregation == "median":
             return _as_declared(method, exchange, number, arrivals)
         messages = [reply.message for reply in arrivals if reply.message is not None]
         _check_norm_bits(number, arrivals)
@@ -134,7 +134,7 @@ def _as_declared(
     names = tuple(reply.party.name for reply in replies)
     arrays = [reply.arrays for reply in replies]
     rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
-    if method.aggregation == "mean":
+    if method.options.aggregation == "mean":
         ones = np.array([reply.count for reply in replies], dtype=np.float64)
         means = mean_of(arrays, rows if exchange.weight == "rows" else ones)
         return Replies(names, means, single_means(exchange, replies))

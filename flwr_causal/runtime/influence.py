@@ -170,7 +170,7 @@ class LeaveOneOut(Generic[StateT]):
     def _without(self, party: str, index: int) -> Change:
         others = {name: arrays for name, arrays in self.replies.items() if name != party}
         arrays, rows = list(others.values()), np.delete(self.rows, index)
-        if self.method.aggregation == "median":
+        if self.method.options.aggregation == "median":
             combined = median_of(self.exchange, arrays, rows)
         else:
             by_rows = self.exchange.weight == "rows"

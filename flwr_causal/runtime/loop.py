@@ -280,7 +280,7 @@ class Session(Generic[StateT]):
             if not self.resuming:
                 self.checkpoint = checkpoint
                 self._keep()
-        if method._private:
+        if method.options.private:
             method.release = secrets.token_hex(16) if checkpoint is None else checkpoint.release()
         self._agree(settle, checkpoint, state)
         if checkpoint is not None and self.resuming:
@@ -478,7 +478,7 @@ class Session(Generic[StateT]):
         outcome.influence = left_out
         if left_out.largest_distance > STANDS_OUT:
             outcome.warnings += influence_warnings(
-                self.outcome.influence, graph, median=method._takes_median
+                self.outcome.influence, graph, median=method.options.takes_median
             )
 
     def _keep(self, step: KeptExchange | None = None) -> None:
@@ -654,7 +654,7 @@ class Session(Generic[StateT]):
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(
-                        step.influence, method.graph(self.state), median=method._takes_median
+                        step.influence, method.graph(self.state), median=method.options.takes_median
                     )
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)

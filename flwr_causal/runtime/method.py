@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from flwr_causal.contract.exchange import Exchange
 from flwr_causal.contract.when import COLUMNS_DIFFER
@@ -21,6 +21,7 @@ from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.options import KnowledgePartyOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,20 +129,11 @@ class Method(Generic[StateT]):
     method: ClassVar[str] = ""
 
     options: CausalOptions
-    #: How replies that an exchange declares as averaged are combined.
-    aggregation: Literal["mean", "median"] = "mean"
-    #: Whether a median is possible with the other options.
-    _takes_median: bool = True
-    #: Whether all that depends on the parties' rows has the noise of differential privacy.
-    _private: bool = False
     #: The random name of a private run, also where it is resumed: the parties keep by it what they
     #: have drawn.
     release: str | None = None
-    #: Whether the parties' reports hold nothing that depends on their rows, and no totals follow.
-    _withholds_totals: bool = False
-    #: Whether parties that have ids of their rows may hold different columns.
-    _joins_columns: bool = False
-    #: Whether they do, and products of columns of two parties need keys of pairs.
+    #: Whether parties hold different columns of the same rows, and products of columns of two of
+    #: them need keys of pairs.
     _columns_differ: bool = False
     #: The norm to which mods of the parties clip their replies, by Flower's client-side wrappers; 0
     #: without one.
@@ -206,21 +198,6 @@ class Method(Generic[StateT]):
         return False
 
     @property
-    def _fewest_groups(self) -> int:
-        """The fewest groups, where parties add up in groups."""
-        return 2
-
-    @property
-    def _within_parties(self) -> bool:
-        """Whether variances are those within parties, whose levels are their own."""
-        return False
-
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns of the parties' tables that are not variables, such as ids and times."""
-        return ()
-
-    @property
     def _schema_options(self) -> PartyOptions:
         """The options that the clients need to describe their tables."""
         question = self.contract.question
@@ -232,8 +209,14 @@ class Method(Generic[StateT]):
         return self.sent(self.contract.options)
 
     def _agreed_options(self, agreement: Agreement) -> PartyOptions:
-        """Return the options that the clients are sent once the columns are agreed."""
-        return self.client_options
+        """Return the options that the clients are sent once the columns are agreed.
+
+        Background knowledge is then about the agreed columns.
+        """
+        options = self.client_options
+        if not (agreement.determined and isinstance(options, KnowledgePartyOptions)):
+            return options
+        return replace(options, knowledge=self.options.known_for(agreement))
 
     def sent(self, kind: type[OptionsT], **values: Any) -> OptionsT:
         """Return options for the parties: the options, or else attributes, of the same names.

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flwr_causal.core.options import MOST, bounded, check_bounds, check_types
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDrop, FailDrop  # noqa: TC001 (checked by type)
 from flwr_causal.data.roles import ROW_ID
+from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.bundle import MOST_REPLICATES
 from flwr_causal.secure.keys import LEAST_PARTIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import Knowledge
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
 
 
 def sends_counts(method: Any) -> bool:
@@ -22,6 +34,24 @@ def sends_counts(method: Any) -> bool:
 
 #: Of these options "auto" is decided by the parties' reports; they are asked as by "fail" before.
 OPEN = ("text_columns", "missing_values", "unshared_columns", "constant_columns")
+
+
+class Baselines(NamedTuple):
+    """The graphs or models that are found without a federation.
+
+    Parameters
+    ----------
+    pooled : CausalGraph or model, or None
+        The result on the pooled rows; None if rows cannot be pooled.
+    alone : list of CausalGraph or model
+        The result on each party's own rows.
+    solver : str, default ""
+        The name of the solver; empty: the method itself.
+    """
+
+    pooled: Any
+    alone: list[Any]
+    solver: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +304,95 @@ class CausalOptions(Secure, CountedRows, Repeated):
         if self.small_counts == "suppress":
             found.append(Suppressed)
         return tuple(found)
+
+    # What a strategy asks of its options; subclasses say what differs.
+
+    def settled(self) -> Any:
+        """Return the options with what they leave to the method filled in."""
+        return self
+
+    @property
+    def private(self) -> bool:
+        """Whether all that depends on the parties' rows has the noise of differential privacy."""
+        return False
+
+    @property
+    def withholds_totals(self) -> bool:
+        """Whether the parties report names of columns only, and no totals follow."""
+        return False
+
+    @property
+    def joins_columns(self) -> bool:
+        """Whether parties that have ids of their rows may hold different columns."""
+        return False
+
+    @property
+    def aggregation(self) -> str:
+        """How replies that an exchange declares as averaged are combined: "mean" or "median"."""
+        return "mean"
+
+    @property
+    def takes_median(self) -> bool:
+        """Whether a median is possible with the other options."""
+        return True
+
+    @property
+    def fewest_groups(self) -> int:
+        """The fewest groups, where parties add up in groups."""
+        return 2
+
+    @property
+    def own_levels(self) -> bool:
+        """Whether variances are those within parties or series, whose levels are their own."""
+        return False
+
+    @property
+    def known(self) -> Knowledge | None:
+        """The background knowledge, None without any."""
+        return None
+
+    def known_for(self, agreement: Agreement) -> Knowledge | None:
+        """Return the background knowledge about the agreed columns."""
+        return self.known
+
+    @property
+    def expected(self) -> Expected:
+        """What is taken for granted of the parties' tables; else the run warns."""
+        return Expected()
+
+    def check_parties(self, reports: Mapping[str, TableReport]) -> None:
+        """Check that the options fit the parties, by their names."""
+
+    def agreed(
+        self,
+        agreement: Agreement,
+        reports: Mapping[str, TableReport],
+        parts: Sequence[type[Part]],
+    ) -> Agreement:
+        """Return an agreement with what these options need beside columns and means.
+
+        Parameters
+        ----------
+        agreement : Agreement
+        reports : mapping of str to TableReport
+            By party.
+        parts : sequence of type of Part
+            Those that the options and what leaves a party choose.
+        """
+        return agreement
+
+    def check_total(self, agreement: Agreement, total: TableReport) -> None:
+        """Check the report on the rows of all parties together."""
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+    ) -> Baselines | None:
+        """Return the graphs of a solver that takes less than the method; None without one."""
+        return None
+
+    def annotated(self, graph: CausalGraph, agreement: Agreement | None) -> CausalGraph:
+        """Return a graph with what these options know of its columns."""
+        return graph
 
     @property
     def role_columns(self) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ def reconnected(
             continue
         asked.update(new)
         # A private release is not drawn again.
-        resumed = {"resumed": 1} if method._private else {}
+        resumed = {"resumed": 1} if method.options.private else {}
         columns = columns_asked(method, reports)
         answers, _, size = ask_schema(method, grid, new, timeout, **resumed, **columns)
         num_bytes += size

@@ -160,7 +160,7 @@ def _exchanged(
         unused = _unused(method, reports)
     parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
-    if method.options.secure_aggregation and not method._withholds_totals:
+    if method.options.secure_aggregation and not method.options.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
         sizes.append(collected.bytes_sent + collected.bytes_received + collected.setup_bytes)
         replied = {reply.party.name for reply in collected.replies}
@@ -218,14 +218,14 @@ def _needs_names(method: Method[Any]) -> bool:
     """Return whether the names of columns are asked for first, since some are not used."""
     policy = method.policy
     some = policy.unshared_columns == "drop" or policy.chooses_columns
-    return some and not method._private and method._schema_options.chooses_columns(policy)
+    return some and not method.options.private and method._schema_options.chooses_columns(policy)
 
 
 def _not_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that parties do not report on, and why."""
     policy = method.policy
     lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
-    only = [*split_names(policy.columns), *method.role_columns] if policy.columns else None
+    only = [*split_names(policy.columns), *method.options.role_columns] if policy.columns else None
     others = () if only is None else [name for name in columns_of(reports) if name not in only]
     return (
         lacked
@@ -258,7 +258,7 @@ def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> 
     """Raise a ConfigError if an option declares a column that no party has."""
     entries = method.policy.entries
     listed = () if entries is None else [one.name for one in entries.columns]
-    known = {*columns_of(reports), *method.role_columns, *listed}
+    known = {*columns_of(reports), *method.options.role_columns, *listed}
     for option in ("categories", "numbers", "exclude", "columns"):
         for name in split_names(getattr(method.policy, option)):
             if name not in known:
@@ -272,7 +272,7 @@ def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> 
 
 def _chosen(method: Method[Any], reports: Mapping[str, TableReport]) -> list[str]:
     """Return the columns that ``columns`` and ``exclude`` leave; a ConfigError if none is."""
-    policy, roles = method.policy, method.role_columns
+    policy, roles = method.policy, method.options.role_columns
     excluded = split_names(policy.exclude)
     held = columns_of(reports)
     names = [
@@ -299,7 +299,7 @@ def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str
 
 def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return the values on columns that a schema question has, given the parties' reports."""
-    if method._private or not method._schema_options.chooses_columns(method.policy):
+    if method.options.private or not method._schema_options.chooses_columns(method.policy):
         return {}
     return {"columns": [*columns_of(reports)]}
 
@@ -458,7 +458,7 @@ def ask_schema(
     rules = {f"policy-{name}": value for name, value in to_plain(policy).items()}
     options = {f"option-{name}": value for name, value in to_plain(method._schema_options).items()}
     secure = {"secure-aggregation": 1} if method.options.secure_aggregation else {}
-    if method._joins_columns:
+    if method.options.joins_columns:
         secure["pair-keys"] = 1
     values = {"method": method.method, **secure, **_terms(method), **rules, **options, **further}
     norm = method._clipping_norm or PROBE_NORM
@@ -537,7 +537,9 @@ def _answer(
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.parts(policy), policy.max_states)
             report = TableReport.from_dict(values)
-            withheld = names_only or method.options.secure_aggregation or method._withholds_totals
+            withheld = (
+                names_only or method.options.secure_aggregation or method.options.withholds_totals
+            )
             if report.withheld is not withheld:
                 raise door.RefusedError(
                     "it withholds its numbers"
@@ -621,7 +623,7 @@ def _with_unique_names(
         to tell who takes part, as ``expected_parties`` names parties or keys are signed. If the
         parties withhold their numbers, so that two reports on one table cannot be told.
     """
-    withheld = method.options.secure_aggregation or method._withholds_totals
+    withheld = method.options.secure_aggregation or method.options.withholds_totals
     nodes: dict[str, list[Party]] = {}
     for party, _ in answers:
         nodes.setdefault(as_seen(party.name), []).append(party)

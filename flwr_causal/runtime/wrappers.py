@@ -86,7 +86,7 @@ def check_wrapped(method: Method[Any], wrapper: str) -> None:
             f"{wrapper} clips single replies, which secure_aggregation hides: run "
             "it without one of the two."
         )
-    if method.aggregation == "median":
+    if method.options.aggregation == "median":
         raise ConfigError(
             f"{wrapper} adds noise to a mean, but the option 'aggregation' of "
             f"{type(method).__name__} is 'median': use 'mean', or run it without the wrapper."

@@ -93,7 +93,9 @@ def with_groups(method: Method[Any], parties: Sequence[Party]) -> list[Party]:
         return list(parties)
     least = max(method.options.min_parties, LEAST_PARTIES)
     names = [party.name for party in parties]
-    groups = dealt(names, method.options.groups, least, method._fewest_groups, method.options.seed)
+    groups = dealt(
+        names, method.options.groups, least, method.options.fewest_groups, method.options.seed
+    )
     return [replace(party, group=groups[party.name]) for party in parties]
 
 
@@ -115,10 +117,10 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
             "sum. Connect more parties."
         )
     groups = {party.group for party in parties}
-    if method.options.groups != 1 and len(groups) < method._fewest_groups:
+    if method.options.groups != 1 and len(groups) < method.options.fewest_groups:
         raise ConfigError(
             f"Only {len(groups)} groups of parties are left, and the options need "
-            f"{method._fewest_groups}: start the run again once all parties can answer."
+            f"{method.options.fewest_groups}: start the run again once all parties can answer."
         )
     if len(parties) >= MOST_PARTIES:
         raise ConfigError(f"secure_aggregation is for fewer than {MOST_PARTIES} parties.")
@@ -223,7 +225,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
     FederationError
         If too few parties reply, or the masks do not cancel.
     """
-    names, within, number = federation.setup.summed, method._within_parties, totals.TOTALS_NUMBER
+    names, within, number = federation.setup.summed, method.options.own_levels, totals.TOTALS_NUMBER
     content = records.request(totals.TOTALS.name, method.method, number, {})
     everyone = [party.name for party in federation.parties]
     collected = ask_sum(
@@ -246,7 +248,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
         except SumError as error:
             collected.without[name] = f"its sum was refused: {error}"
     used = list(reports) if federation.groups else [0]
-    least = method._fewest_groups if federation.groups else 1
+    least = method.options.fewest_groups if federation.groups else 1
     if len(used) < least:
         reasons = "; ".join(f"{name}: {why}" for name, why in collected.without.items())
         raise FederationError(

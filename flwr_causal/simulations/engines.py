@@ -428,10 +428,10 @@ def _named_truth(
     """
     try:
         reading = _reading(strategy, own_map)
-        columns = open_table(first_party, by_cell=strategy._private, reading=reading).columns
+        columns = open_table(first_party, by_cell=strategy.options.private, reading=reading).columns
     except DataError as error:
         raise DataError(f"party 0: {error}") from error
-    names = tuple(name for name in columns if name not in strategy.role_columns)
+    names = tuple(name for name in columns if name not in strategy.options.role_columns)
     if isinstance(truth, CausalGraph):
         lacking = [name for name in names if name not in truth.names]
         # With an option "drop" the run may leave out the columns that the truth lacks.
@@ -482,7 +482,7 @@ def _run_on_engine(
             app = client_app(client, PartyTables(parties, directory, maps))
             return _run_on_ray(run_on, app, len(parties))
     number, kept = len(parties), {}
-    if strategy._private and strategy.options.output_dir:
+    if strategy.options.private and strategy.options.output_dir:
         kept[RELEASES] = str(Path(strategy.options.output_dir, EXCHANGES, RELEASES))
     nodes = [{"partition-id": k, "num-partitions": number, **kept} for k in range(number)]
     grid = LocalGrid(

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.read.pieces import Table
-    from flwr_causal.data.series.series import Series
     from flwr_causal.protocol.options import DesignPartyOptions
     from flwr_causal.protocol.setup import Setup
 
@@ -34,18 +33,11 @@ class DesignRows(Protocol):
         """The party's number of rows, n_k."""
 
     @property
-    def order(self) -> int:
-        """The number of lags."""
-
-    @property
     def sharing(self) -> int:
         """Among how many parties the noise of a release is shared."""
 
     def table(self) -> Table:
         """Return the party's table."""
-
-    def series(self) -> list[Series]:
-        """Return the party's series of more than p steps."""
 
     def series_of_rows(self) -> IntArray:
         """Return the number of each row's series, shape (n_k,)."""
@@ -56,16 +48,13 @@ class DesignRows(Protocol):
     def rows_by_targets(self) -> Iterator[list[FloatArray]]:
         """Yield the rows of each set of targets, in pieces; without interventions all rows."""
 
-    def held_out_rows(self) -> IntArray | None:
-        """Return each row's fold: 1 of those held out; None if there are none."""
+    def products(self) -> FloatArray:
+        """Return the sums of products of the rows [1, z] by fold, or by set of targets."""
 
     def products_by_set(
         self, designs: Iterable[FloatArray], places: IntArray | None = None, count: int = 1
     ) -> FloatArray:
         """Return the sums of products of the rows [1, z] of each set, (sets, 1 + s, 1 + s)."""
-
-    def products_by_targets(self, designs: Iterable[FloatArray] | None = None) -> FloatArray:
-        """Return the same by set of targets; sums over few rows as ``small_counts`` says."""
 
     def mean_products(self, designs: Iterable[FloatArray]) -> FloatArray:
         """Return the mean products of the rows [1, z], shape (1 + s, 1 + s)."""

@@ -8,8 +8,7 @@ import numpy as np
 
 from flwr_causal.contract.answers import answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
-from flwr_causal.core.folds import stretches
-from flwr_causal.protocol.second_moments import impossible_products, largest_sums
+from flwr_causal.protocol.second_moments import impossible_products, largest_sums, sends_levels
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.sources.levels import about_levels, products_within
 from flwr_causal.sources.products import Products
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from flwr_causal.contract.answers import Asked
-    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.design import Design
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
@@ -54,12 +53,17 @@ SUMS = Exchange(
 )
 
 
+#: All products.
+ALL_SUMS = Ask(SUMS)
+
+
 def exact_products(
     agreement: Agreement,
     masks: EdgeMasks,
     design: Design,
     fewer_lags: int = 0,
     levels: str = "",
+    ask: Ask = ALL_SUMS,
 ) -> Generator[Step, Any, Products]:
     """Add up the products of the parties' rows.
 
@@ -72,12 +76,14 @@ def exact_products(
         The number of smaller orders whose products are sent, too.
     levels : {"", "auto", "party"}, default ""
         The option ``center`` where it is followed by :mod:`flwr_causal.sources.levels`.
+    ask : Ask
+        The request. Default: for all products of SUMS.
     """
-    replies = yield Ask(SUMS)
+    replies = yield ask
     values = replies["moments"]
     sets = len(values) - fewer_lags
-    # The rows are those in the sum: a secure one may lack parties.
-    agreement = agreement.with_rows(replies.rows)
+    # The rows are those in the sum, which may lack parties.
+    agreement = agreement.with_rows(replies.rows or agreement.rows_of(replies.parties))
     pooled = Products(agreement, masks, design, values[:sets], values[sets:])
     if not levels:
         return pooled
@@ -87,22 +93,10 @@ def exact_products(
 @answers(SUMS)
 def sums_of_products(rows: DesignRows, asked: Asked) -> Arrays:
     """Return the mean products of a party's rows [1, z], by set of targets or by fold."""
-    if rows.setup.targets:
-        return {"moments": rows.products_by_targets(rows.sum_rows()) / rows.num_rows}
-    if rows.options.levels:
+    if sends_levels(rows.setup):
         return {"moments": products_within(rows) / rows.num_rows}
-    sums = rows.products_by_set(rows.sum_rows(), _folds(rows), rows.options.folds)
+    sums = rows.products()
     return {"moments": np.concatenate([sums, *_of_fewer_lags(rows, sums)]) / rows.num_rows}
-
-
-def _folds(rows: DesignRows) -> IntArray | None:
-    """Return each row's fold, where there are several: stretches of series, or at random."""
-    count = rows.options.folds
-    if count == 1:
-        return None
-    if not rows.order:
-        return rows.held_out_rows()
-    return stretches([len(one.values) - rows.order for one in rows.series()], count)
 
 
 def _of_fewer_lags(rows: DesignRows, sums: FloatArray) -> Iterator[FloatArray]:

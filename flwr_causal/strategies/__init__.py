@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges.fedges import FedGES
     from flwr_causal.strategies.fedpc.fedpc import FedPC
-    from flwr_causal.strategies.linear import LinearOptions, LinearStrategy
+    from flwr_causal.strategies.linear import LinearOptions
     from flwr_causal.strategies.lingam import Lingam
     from flwr_causal.strategies.moments.moments import Moments
     from flwr_causal.strategies.notears_admm import NotearsADMM
@@ -31,7 +31,6 @@ __all__ = [
     "FedGES",
     "FedPC",
     "LinearOptions",
-    "LinearStrategy",
     "Lingam",
     "Moments",
     "Note",
@@ -55,7 +54,6 @@ _HOMES = {
     "FedGES": "flwr_causal.strategies.fedges.fedges",
     "FedPC": "flwr_causal.strategies.fedpc.fedpc",
     "LinearOptions": "flwr_causal.strategies.linear",
-    "LinearStrategy": "flwr_causal.strategies.linear",
     "Lingam": "flwr_causal.strategies.lingam",
     "Moments": "flwr_causal.strategies.moments.moments",
     "NotearsADMM": "flwr_causal.strategies.notears_admm",

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments, distinct
+from flwr_causal.core.linear.moments import distinct, moments_of_variables
 from flwr_causal.core.linear.order_search import (
     OrderSolution,
     search_orders,
@@ -24,14 +22,15 @@ from flwr_causal.core.linear.selection import held_out_error
 from flwr_causal.core.linear.solution import edges_above, refit_support
 from flwr_causal.core.series.design import lagged_graph
 from flwr_causal.core.ties import as_ranked, equal_to_largest, first_smallest
-from flwr_causal.data.interventions import acted_on
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.design import Design
     from flwr_causal.core.consensus import admm
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.sources.products import Products
 
 # In the search after the last round two columns may be adjacent if, in the solution before the
 # threshold, a standard deviation of one moves the other by more than this share of its own. On nine
@@ -58,14 +57,14 @@ class FitCandidate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AdmmFit:
-    """A solution of ADMM, also over a lagged design, and the moments that refine it.
+    """A solution of ADMM, also over a lagged design, and the products that refine it.
 
     Parameters
     ----------
     agreement : Agreement
         Columns, rows, means and variances.
-    columns : tuple of str
-        Names of the m columns of the design.
+    design : Design
+        What a row becomes: m columns, the numbers and their lags.
     masks : EdgeMasks
         Background knowledge over these columns.
     candidates : tuple of FitCandidate
@@ -84,18 +83,15 @@ class AdmmFit:
         Whether a search over orders follows the refit.
     cut : float or ndarray of shape (m, 1)
         Threshold on the absolute weights of the graph that the search finds.
-    moments : ndarray of shape (folds, m, m) or None
-        Second moments within families (each variable and its parents, with ``searches`` each column
-        and its possible neighbours) from the last exchange. Under known interventions those of the
-        rows [1, x] of each set of targets, ``(sets, 1 + m, 1 + m)``.
-    moments_of : tuple of str
-        The parties that sent them.
+    products : Products or None
+        From the last exchange, within families (each variable and its parents, with ``searches``
+        each column and its possible neighbours); 0 elsewhere.
     solution : OrderSolution or None
         The search over orders.
     """
 
     agreement: Agreement
-    columns: tuple[str, ...]
+    design: Design
     masks: EdgeMasks
     candidates: tuple[FitCandidate, ...]
     choice: Literal["held-out", "bic"] | None
@@ -104,26 +100,19 @@ class AdmmFit:
     spread: FloatArray
     searches: bool
     cut: float | FloatArray
-    moments: FloatArray | None = None
-    moments_of: tuple[str, ...] = ()
+    products: Products | None = None
     solution: OrderSolution | None = None
 
     @property
     def needed(self) -> FloatArray:
-        """1 for the moments that the refit needs, one array for each fold or set of targets."""
-        folds, needed = 2 if self.choice == "held-out" else 1, self._families()
-        if self.agreement.targets:
-            folds = len(self.agreement.targets)
-            needed = np.pad(needed, ((1, 0), (1, 0)), constant_values=1.0)
-        return np.stack([needed] * folds)
+        """1 for the products of the rows [1, z] that the refit needs, (sets, 1 + s, 1 + s)."""
+        first, folds = 1 + self.design.marked, 2 if self.choice == "held-out" else 1
+        needed = np.pad(self._families(), ((first, 0), (first, 0)), constant_values=1.0)
+        return np.stack([needed] * (len(self.agreement.targets) or folds))
 
-    def refitted(self, replies: Replies) -> AdmmFit:
-        """Return the fit with the moments of the last exchange."""
-        # Parties may be missing from a secure sum.
-        agreement = self.agreement.with_rows(replies.rows)
-        return replace(
-            self, agreement=agreement, moments=replies["moments"], moments_of=replies.parties
-        )
+    def refitted(self, products: Products) -> AdmmFit:
+        """Return the fit with the products of the last exchange."""
+        return replace(self, agreement=products.agreement, products=products)
 
     @property
     def graph(self) -> CausalGraph:
@@ -155,19 +144,10 @@ class AdmmFit:
 
     @property
     def total(self) -> list[Moments] | None:
-        """Each variable's moments of these parties' rows, NaN outside of families.
-
-        None before the refit.
-        """
-        if self.moments is None:
+        """Each variable's moments of the rows, NaN outside of families; None before the refit."""
+        if self.products is None:
             return None
-        names, n = self.agreement.names, self.agreement.rows_of(self.moments_of)
-        if self.agreement.targets:
-            acted = acted_on(self.agreement.targets, names)
-            sent = moments_by_variable(self.moments, acted, n, self.columns)
-        else:
-            zeros = np.zeros(len(self.columns))
-            sent = [Moments(n, zeros, self.moments.sum(axis=0), self.columns)] * len(names)
+        sent = moments_of_variables(self.products.moments, len(self.agreement.names))
         known = self._families() > 0
         parts, own = distinct(sent)
         parts = [replace(part, second=np.where(known, part.second, np.nan)) for part in parts]
@@ -176,12 +156,7 @@ class AdmmFit:
     @property
     def _weights(self) -> FloatArray:
         """W of each candidate without the row of intercepts, ``(L, m, d)``."""
-        return self.solved[:, : len(self.columns)]
-
-    @property
-    def _rows(self) -> IntArray:
-        """Numbers of rows of the parties that sent moments: one may have been lost before."""
-        return np.array([self.agreement.rows[party] for party in self.moments_of])
+        return self.solved[:, : len(self.design.columns)]
 
     def _adjacencies(self) -> list[BoolArray]:
         """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
@@ -252,26 +227,18 @@ class AdmmFit:
         """Return the index of the chosen candidate's fit to all rows."""
         graphs, count = self._adjacencies(), len(self.candidates)
         first = len(graphs) - count
-        if self.moments is None or self.choice is None:
+        if self.products is None or self.choice is None:
             return first
         if self.choice == "bic":
             assert self.total is not None
             d = len(self.agreement.names)
             errors = [gaussian_bic(self.total, graph[:, :d]) for graph in graphs]
         else:
-            train, held_out = self._folds(self.moments)
+            values, n = self.products.values, self.agreement.n
+            train, held_out = self.design.moments_of_sets(values, n)
             errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
         # Of equal errors the fewer lags are chosen: two orders give the same graph if it has no
         # edge at the further lags.
         lags = [candidate.lags for candidate in self.candidates]
         tied = np.flatnonzero(equal_to_largest(-np.array(errors)))
         return first + min(tied.tolist(), key=lags.__getitem__)
-
-    def _folds(self, moments: FloatArray) -> list[Moments]:
-        """Return the moments of the training and of the held-out rows; sent divided by all rows."""
-        n, zeros = self.agreement.rows_of(self.moments_of), np.zeros(len(self.columns))
-        held_out = int(num_held_out(self._rows).sum())
-        return [
-            Moments(count, zeros, second * n / count, self.columns)
-            for count, second in zip((n - held_out, held_out), moments, strict=True)
-        ]

@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from flwr.app import MetricRecord
@@ -23,7 +23,6 @@ from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import tier_warning
 from flwr_causal.doubts.tables import (
-    Expected,
     doubts,
     doubts_of_groups,
     doubts_of_total,
@@ -36,11 +35,11 @@ from flwr_causal.reports.described import described
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
-from flwr_causal.runtime.options import CausalOptions
+from flwr_causal.runtime.options import Baselines, CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.secure.ring import not_a_sum
-from flwr_causal.strategies.dictionary import with_dictionary
+from flwr_causal.strategies.dictionary import check_private, with_dictionary
 from flwr_causal.strategies.options import (
     check_names,
     check_options_type,
@@ -58,10 +57,10 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.core.parts import Part
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.errors import DataError
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.outcome import Outcome
@@ -72,24 +71,6 @@ UNSTATED = 1000
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
-
-
-class Baselines(NamedTuple):
-    """The graphs or models that are found without a federation.
-
-    Parameters
-    ----------
-    pooled : CausalGraph or model, or None
-        The result on the pooled rows; None if rows cannot be pooled.
-    alone : list of CausalGraph or model
-        The result on each party's own rows.
-    solver : str, default ""
-        The name of the solver; empty: the method itself.
-    """
-
-    pooled: Any
-    alone: list[Any]
-    solver: str = ""
 
 
 class CausalStrategy(FedAvg, Algorithm):
@@ -180,7 +161,7 @@ class CausalStrategy(FedAvg, Algorithm):
         self._entries = Dictionary.read(path) if path else None
         if self._entries is not None:
             self.options = with_dictionary(self, self._entries)
-        self.options = self.settled(self.options)
+        self.options = self.options.settled()
         self.validate()
 
     def __repr__(self) -> str:
@@ -193,10 +174,6 @@ class CausalStrategy(FedAvg, Algorithm):
         bases = [one for one in cls.__bases__ if issubclass(one, CausalStrategy)]
         check_options_type(cls, [one.options_type for one in bases])
         _document(cls)
-
-    def settled(self, options: Any) -> Any:
-        """Return the options with what they leave to the method filled in; subclasses extend it."""
-        return options
 
     def with_options(self, **changes: Any) -> Self:
         """Return a strategy with some options changed; what was left out is settled anew."""
@@ -234,6 +211,8 @@ class CausalStrategy(FedAvg, Algorithm):
         check_steps(type(self), self.run)
         if self.options.secure_aggregation:
             self._check_sums()
+        if self.options.private and self._entries is not None:
+            check_private(self._entries, self.options.text_columns)
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
@@ -284,11 +263,6 @@ class CausalStrategy(FedAvg, Algorithm):
         """How the parties' tables are read."""
         return self.policy.reading.for_options(self.options)
 
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns that are not variables."""
-        return self.options.role_columns
-
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.
 
@@ -299,16 +273,20 @@ class CausalStrategy(FedAvg, Algorithm):
 
         Raises
         ------
+        ConfigError
+            If options do not fit the parties.
         DataError
             Naming each party, column and remedy.
         """
+        self.options.check_parties(reports)
         agreement = agree(
             reports, self.policy, self._accepts, self._left_open, leaves_out=self._leaves_out
         )
         if "exclude" in self._left_open:
             leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
         found = doubts(reports, agreement, self.expected, self.policy)
-        return replace(agreement, warnings=(*agreement.warnings, *found))
+        agreement = replace(agreement, warnings=(*agreement.warnings, *found))
+        return self.options.agreed(agreement, reports, self._parts)
 
     @property
     def _leaves_out(self) -> bool:
@@ -326,7 +304,7 @@ class CausalStrategy(FedAvg, Algorithm):
     @property
     def _left_open(self) -> frozenset[str]:
         """The options that the reports decide; a private release is drawn with the first ones."""
-        return frozenset() if self._private else self.options.left_open
+        return frozenset() if self.options.private else self.options.left_open
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""
@@ -342,7 +320,14 @@ class CausalStrategy(FedAvg, Algorithm):
         total: TableReport,
         groups: Mapping[str, TableReport] | None = None,
     ) -> Agreement:
-        """Return the agreement with the numbers of all rows, and what is implausible about them."""
+        """Return the agreement with the numbers of all rows, and what is implausible about them.
+
+        Raises
+        ------
+        DataError
+            As :meth:`agree`.
+        """
+        self.options.check_total(agreement, total)
         agreement = super().complete(agreement, total, groups)
         found = doubts_of_total(replace(agreement, total=agreement.n), self.expected)
         found += doubts_of_groups(groups or {}, agreement.names, self.expected)
@@ -351,12 +336,7 @@ class CausalStrategy(FedAvg, Algorithm):
     @property
     def expected(self) -> Expected:
         """What the method takes for granted of the parties' tables; else it warns."""
-        return Expected()
-
-    @property
-    def _knowledge_or_none(self) -> Knowledge | None:
-        """The background knowledge, None for methods without."""
-        return None
+        return self.options.expected
 
     def _initial_weights(self, agreement: Agreement, lags: int = 0) -> FloatArray | None:
         """Return the weights that the run was given to start from, stacked, (d (1 + p), d).
@@ -393,8 +373,9 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def _annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
-        knowledge = self._knowledge_or_none
-        return graph.with_knowledge(knowledge) if knowledge else graph
+        options = self.options
+        graph = graph.with_knowledge(options.known) if options.known else graph
+        return options.annotated(graph, getattr(state, "agreement", None))
 
     def warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the finished run; subclasses add to it."""
@@ -424,7 +405,11 @@ class CausalStrategy(FedAvg, Algorithm):
     ) -> Baselines | None:
         """Return the results without a federation; None where there is nothing to compare with.
 
-        By default these are runs of this method on the pooled rows, and on each party's rows.
+        By default these are the graphs that the options find faster, or runs of this method on the
+        pooled rows, and on each party's rows.
+
+        None for time series, whose baselines are in ``simulations/scenarios/baselines.py``, and
+        with differential privacy, which the rows of all in one place ignore.
 
         Parameters
         ----------
@@ -437,8 +422,11 @@ class CausalStrategy(FedAvg, Algorithm):
         """
         import pandas as pd
 
-        if self.data is DataKind.SERIES:  # rows of different series do not follow each other
+        if self.options.private or self.data is DataKind.SERIES:
             return None
+        found = self.options.baselines(tables, names, self.policy)
+        if found is not None:
+            return found
         pooled = pd.concat(tables, ignore_index=True)
         return Baselines(run_alone(pooled), [run_alone(table) for table in tables])
 

@@ -75,7 +75,7 @@ class JoiningStrategy(CausalStrategy):
         """
         columns = [set(report.names) for report in reports.values()]
         self._columns_differ = (
-            self._joins_columns
+            self.options.joins_columns
             and self.options.unshared_columns in ("auto", "fail")
             and any(own != columns[0] for own in columns)
             and all(report.has_ids for report in reports.values())

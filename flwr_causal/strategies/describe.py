@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Progress, Training
-    from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.runtime.options import Baselines
+    from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.options import takes
 
 
@@ -101,6 +102,14 @@ class DescribeOptions(CausalOptions):
         """The parts that the values choose; there is no graph."""
         return (*(one for one in super().parts if one is not Repeated), CountedRows)
 
+    def settled(self) -> Any:
+        """Return the options with the treatment of small counts."""
+        options = super().settled()
+        if options.small_counts != "auto":
+            return options
+        chosen = "report" if options.secure_aggregation else "suppress"
+        return replace(options, small_counts=chosen)
+
 
 class Describe(CausalStrategy):
     """Rows, gaps, states, means, quantiles, histograms and correlations of all parties together.
@@ -130,14 +139,6 @@ class Describe(CausalStrategy):
 
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.ANY
-
-    def settled(self, options: Any) -> Any:
-        """Return the options with the treatment of small counts."""
-        options = super().settled(options)
-        if options.small_counts != "auto":
-            return options
-        chosen = "report" if options.secure_aggregation else "suppress"
-        return replace(options, small_counts=chosen)
 
     @property
     def pools_rows(self) -> bool:

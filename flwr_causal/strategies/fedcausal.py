@@ -34,15 +34,15 @@ from flwr_causal.protocol.fedcausal import (
     FedCausalPartyOptions,
 )
 from flwr_causal.runtime.algorithm import Ask, Result
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
 from flwr_causal.strategies.linear import (
     Acted,
     InterventionOptions,
-    LinearStrategy,
     PerceptronOptions,
 )
-from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, VariantOptions
+from flwr_causal.strategies.variant import AVERAGED, OfPaper, VariantOptions
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -234,8 +234,52 @@ class FedCausalOptions(
             found.append(EvidenceByParty)
         return tuple(found)
 
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Yang et al. (2024) for the model."""
+        return OF_PAPER["linear" if self.model == "linear" else "mlp"]
 
-class FedCausal(PaperVariant, LinearStrategy):
+    def settled(self) -> Any:
+        """Return the options with the search that follows, and the number of exchanges."""
+        options = super().settled()
+        if options.refine is None:
+            options = replace(options, refine="evidence" if options.model == "group" else "none")
+        if options.max_rounds is None:
+            rounds = options.usual_rounds + options.local_graphs
+            options = replace(options, max_rounds=rounds)
+        return options
+
+    @property
+    def usual_rounds(self) -> int:
+        """The default of ``max_rounds`` without local graphs."""
+        if self.refine == "evidence":
+            return BEFORE_SEARCH[self.model] + SEARCH_ROUNDS
+        return PAPER_ROUNDS if self.papers else ROUNDS[self.model]
+
+    @property
+    def limit(self) -> int:
+        """Largest number of exchanges for the common graph."""
+        assert self.max_rounds is not None  # see `settled`
+        return self.max_rounds - self.local_graphs
+
+    @property
+    def lambda_1(self) -> float:
+        """lambda_1, the weight of the sparsity."""
+        return AUTOMATIC_SPARSITY[self.model] if self.sparsity == "auto" else self.sparsity
+
+    @property
+    def lambda_2(self) -> float:
+        """lambda_2, the weight of the distance to the received weights or layers."""
+        return AUTOMATIC_PROXIMITY[self.model] if self.proximity == "auto" else self.proximity
+
+    @property
+    def expected(self) -> Expected:
+        """Mechanisms and levels may differ; the search on evidence with own noise has no units."""
+        no_units = self.standardize or (self.refine == "evidence" and self.noise == "own")
+        return Expected(raw_units=not no_units, columns=1, own_fits=True)
+
+
+class FedCausal(CausalStrategy):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
@@ -265,16 +309,6 @@ class FedCausal(PaperVariant, LinearStrategy):
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.NONLINEAR
 
-    def settled(self, options: Any) -> Any:
-        """Return the options with the search that follows, and the number of exchanges."""
-        options = super().settled(options)
-        if options.refine is None:
-            options = replace(options, refine="evidence" if options.model == "group" else "none")
-        if options.max_rounds is None:
-            rounds = self._usual_rounds(options) + options.local_graphs
-            options = replace(options, max_rounds=rounds)
-        return options
-
     def validate(self) -> None:
         """Check that the options fit each other."""
         super().validate()
@@ -286,50 +320,19 @@ class FedCausal(PaperVariant, LinearStrategy):
         require(rounds >= least, "max_rounds", rounds, f"{least} or more")
 
     @property
-    def _of_paper(self) -> OfPaper:
-        """The settings of Yang et al. (2024) for the model."""
-        return OF_PAPER["linear" if self.options.model == "linear" else "mlp"]
-
-    @property
     def client_options(self) -> FedCausalPartyOptions:
         """How the parties fit their rows."""
         return self.sent(
             FedCausalPartyOptions,
-            sparsity=self.lambda_1,
+            sparsity=self.options.lambda_1,
             relative=self.options.model == "linear" and self.options.sparsity == "auto",
-            proximity=self.lambda_2,
+            proximity=self.options.lambda_2,
         )
 
     @property
     def _initial_names(self) -> tuple[str, ...]:
         """W of the linear model."""
         return ("weights",) if self.options.model == "linear" else ()
-
-    @property
-    def lambda_1(self) -> float:
-        """lambda_1, the weight of the sparsity."""
-        if self.options.sparsity == "auto":
-            return AUTOMATIC_SPARSITY[self.options.model]
-        return self.options.sparsity
-
-    @property
-    def lambda_2(self) -> float:
-        """lambda_2, the weight of the distance to the received weights or layers."""
-        if self.options.proximity == "auto":
-            return AUTOMATIC_PROXIMITY[self.options.model]
-        return self.options.proximity
-
-    @property
-    def limit(self) -> int:
-        """Largest number of exchanges for the common graph."""
-        assert self.options.max_rounds is not None
-        return self.options.max_rounds - self.options.local_graphs
-
-    def _usual_rounds(self, options: FedCausalOptions) -> int:
-        """Return the default of ``max_rounds`` without local graphs."""
-        if options.refine == "evidence":
-            return BEFORE_SEARCH[options.model] + SEARCH_ROUNDS
-        return PAPER_ROUNDS if self._papers else ROUNDS[options.model]
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Fit the model; search on the parties' evidence from its graph, if this is asked for.
@@ -343,7 +346,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         -------
         Result
         """
-        masks = self.masks(agreement)
+        masks = self.options.masks(agreement)
         result = partial(self._result, agreement, masks)
         model = yield from self._model(agreement, masks, result)
         found, reason, searched = model.found, model.reason, None
@@ -381,19 +384,19 @@ class FedCausal(PaperVariant, LinearStrategy):
 
         If the search follows, the share of the model in the exchanges is that of the defaults.
         """
-        rounds, d = self.limit, len(agreement.names)
+        rounds, d = self.options.limit, len(agreement.names)
         if self.options.refine == "evidence":
             before = BEFORE_SEARCH[self.options.model]
-            rounds = max(2, self.limit * before // (before + SEARCH_ROUNDS))
+            rounds = max(2, self.options.limit * before // (before + SEARCH_ROUNDS))
         if self.options.model == "group":
-            schedule = group.group_schedule(rounds, sparsity=self.lambda_1)
+            schedule = group.group_schedule(rounds, sparsity=self.options.lambda_1)
             lasso = group.ServerProblem(schedule, masks, self.options.threshold)
             return (yield from group_lasso(lasso, d, standing))
         if self.options.model == "linear":
             ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.options.acyclic_server}
             settings = linear.Settings(**ends)
-            if self._papers:
-                settings = linear.Settings(**self._of_paper.constants, **ends, patience=0)
+            if self.options.papers:
+                settings = linear.Settings(**self.options.of_paper.constants, **ends, patience=0)
             problem = linear.ServerProblem(d, settings, masks.allowed, self.options.threshold)
             start = self._initial_weights(agreement)
             return (
@@ -402,10 +405,10 @@ class FedCausal(PaperVariant, LinearStrategy):
         neural = perceptrons.PerceptronProblem(
             network=Network(d, (self.options.hidden,)),
             masks=masks,
-            averaging="layers" if self._papers else "norms",
-            penalties=Penalties(**self._of_paper.constants),
+            averaging="layers" if self.options.papers else "norms",
+            penalties=Penalties(**self.options.of_paper.constants),
             max_exchanges=rounds,
-            patience=0 if self._papers else 4,
+            patience=0 if self.options.papers else 4,
             threshold=self.options.threshold,
             acyclic=self.options.acyclic_server,
             seed=self.options.seed,
@@ -418,7 +421,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         # columns they mean nothing.
         sure = 0.0 if self.options.standardize else evidence_search.UNDECIDED
         prior = np.where(model.found.graph.T, sure, 0.0)
-        rounds = max(1, self.limit - model.taken)
+        rounds = max(1, self.options.limit - model.taken)
         return evidence_search.SearchProblem(masks, self.options.candidates, rounds, prior)
 
     def _share(self, agreement: Agreement) -> float:
@@ -450,9 +453,9 @@ class FedCausal(PaperVariant, LinearStrategy):
             Why the training is over.
         """
         graph, warnings = _causal_graph(agreement, masks, found), list[str]()
-        if not self._papers:
+        if not self.options.papers:
             in_units = searched is None and self.options.model != "group"
-            units = self.units(agreement) if in_units else 1.0
+            units = self.options.units(agreement) if in_units else 1.0
             graph, warnings = plausible(graph, units, masks)
         if searched is not None:
             if searched.known:
@@ -464,7 +467,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         elif agreement.targets:
             pass  # interventions direct edges too
         elif self.options.model == "linear":
-            warnings += self._doubtful_directions(agreement, graph, masks, None)
+            warnings += self.options.doubtful_directions(agreement, graph, masks, None)
         else:
             variance = agreement.variance
             warnings += direction_warning(
@@ -488,14 +491,6 @@ class FedCausal(PaperVariant, LinearStrategy):
             heterogeneity=heterogeneity,
             reason=reason,
         )
-
-    @property
-    def expected(self) -> Expected:
-        """Mechanisms and levels may differ; the search on evidence with own noise has no units."""
-        no_units = self.options.standardize or (
-            self.options.refine == "evidence" and self.options.noise == "own"
-        )
-        return Expected(raw_units=not no_units, columns=1, own_fits=True)
 
     def _undecided(
         self, agreement: Agreement, masks: EdgeMasks, searched: Searched, graph: CausalGraph

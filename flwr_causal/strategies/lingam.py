@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import bounded
-from flwr_causal.core.series.design import knowledge_masks, lagged_graph
+from flwr_causal.core.series.design import lagged_graph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import (
     determined_warning,
@@ -26,15 +26,13 @@ from flwr_causal.doubts.graphs import (
 )
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
-from flwr_causal.sources.sums import SUMS
+from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.series import (
     RowsOrSeriesOptions,
     by_block,
-    expected_of_series,
     stationarity_warning,
-    system_of_series,
     with_party_moments,
 )
 
@@ -44,15 +42,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
-    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Progress, Training
-    from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.options import takes
 
 
@@ -72,8 +68,24 @@ class LingamOptions(RowsOrSeriesOptions):
     max_rounds: int = bounded(20, least=2)
     threshold: float = 0.0
 
+    @property
+    def leaves_reported(self) -> bool:
+        """Not by reports: the pooled moments show which columns others determine."""
+        return False
 
-class Lingam(LinearStrategy):
+    @property
+    def expected(self) -> Expected:
+        """As of other linear methods, but the units of the columns do not matter."""
+        return replace(super().expected, raw_units=False)
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+    ) -> Baselines | None:
+        """Return None: the method itself is compared."""
+        return None
+
+
+class Lingam(CausalStrategy):
     """The linear graph whose noise terms are independent and not Gaussian, with all directions.
 
     The first exchange sums second moments. From them follow the parents of each variable in any
@@ -123,11 +135,6 @@ class Lingam(LinearStrategy):
         return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
 
     @property
-    def _leaves_reported(self) -> bool:
-        """Not by reports: the pooled moments show which columns others determine."""
-        return False
-
-    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return (
@@ -135,23 +142,6 @@ class Lingam(LinearStrategy):
             and self.options.center in ("auto", "global")
             and self.options.order == 0
         )
-
-    @property
-    def expected(self) -> Expected:
-        """As of other linear methods, but the units of the columns do not matter."""
-        return replace(expected_of_series(super().expected, self.options.order), raw_units=False)
-
-    def masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the columns or, with lags, the lagged design."""
-        if not self.options.order:
-            return super().masks(agreement)
-        return knowledge_masks(self._knowledge_or_none, agreement.names, self.options.order)
-
-    def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
-    ) -> Baselines | None:
-        """Return the graphs of this method on the pooled rows, and on each party's."""
-        return CausalStrategy.baselines(self, tables, names, run_alone)
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Search for the causal order of highest likelihood.
@@ -166,11 +156,10 @@ class Lingam(LinearStrategy):
         Result
             The graph of the best order; after the first exchange one of the equivalence class.
         """
-        masks, d = self.masks(agreement), len(agreement.names)
-        replies = yield Ask(SUMS)
-        # Parties may be missing from a secure sum.
-        agreement = agreement.with_rows(replies.rows)
-        moments = self._design(agreement).moments(replies["moments"][0], agreement.n)
+        masks, d = self.options.masks(agreement), len(agreement.names)
+        pooled = yield from exact_products(agreement, masks, self.options.design(agreement))
+        agreement, moments = pooled.agreement, pooled.moments
+        assert isinstance(moments, Moments)  # there are no interventions
         moments.require_varying()
         own = separation(
             moments.second,
@@ -203,17 +192,8 @@ class Lingam(LinearStrategy):
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data."""
         sent = {party: arrays["moments"].sum(axis=0) for party, arrays in replies.items()}
-        return with_party_moments(model, state.agreement, sent, self._design(state.agreement))
-
-    def _design(self, agreement: Agreement) -> Design:
-        """Return what a row becomes: the numbers and their lags."""
-        return Design.of(
-            agreement.names,
-            agreement.mean,
-            agreement.variance,
-            standardized=self.options.standardize,
-            order=self.options.order,
-            marked=self.options.center == "phase",
+        return with_party_moments(
+            model, state.agreement, sent, self.options.design(state.agreement)
         )
 
     def _directions(self, problem: OrderProblem, search: OrderSearch) -> FloatArray:
@@ -255,7 +235,7 @@ class Lingam(LinearStrategy):
             if self.options.order
             else CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
         )
-        graph, warnings = plausible(graph, self.units(agreement), masks)
+        graph, warnings = plausible(graph, self.options.units(agreement), masks)
         noise = search.negentropies(problem, order)
         if search.known:
             # The best of many orders is a little more likely by chance.
@@ -276,18 +256,12 @@ class Lingam(LinearStrategy):
         return Result(
             graph,
             scores=strengths,
-            model=self._system(agreement, problem.moments, graph),
+            model=fitted_system(agreement, self.options.scale(agreement), problem.moments, graph),
             warnings=tuple(warnings),
             reason=f"{self.options.max_rounds} exchanges are done"
             if search.wanted
             else "no move of a variable in the causal order improves the likelihood",
         )
-
-    def _system(self, agreement: Agreement, moments: Moments, graph: CausalGraph) -> LinearModel:
-        """Return the fitted system in the units of the data."""
-        if self.options.order:
-            return system_of_series(agreement, self.scale(agreement), moments, graph)
-        return self.fitted_system(agreement, moments, graph)
 
 
 def _info(search: OrderSearch) -> dict[str, int]:

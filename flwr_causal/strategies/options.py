@@ -96,7 +96,7 @@ def parts_of(strategy: Any) -> tuple[type[Part], ...]:
     chosen: tuple[type[Part], ...] = strategy.options.parts
     if sends_counts(strategy):
         return (*chosen, CountedRows)
-    return (*chosen, FewRows) if strategy._joins_columns else chosen
+    return (*chosen, FewRows) if strategy.options.joins_columns else chosen
 
 
 def refuse_misfits(misfits: Sequence[Misfit], message: str) -> None:

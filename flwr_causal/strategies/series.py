@@ -11,13 +11,12 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.options import bounded, number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.core.series.design import companion_radius, stacked_edges
-from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
 from flwr_causal.strategies.linear import LinearOptions, in_units
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Design
@@ -124,6 +123,14 @@ class SeriesOptions(Lagged, PenalisedLags):
         },
     )
 
+    @property
+    def expected(self) -> Expected:
+        """One level of each column and more steps than columns with their lags."""
+        expected: Expected = super().expected  # type: ignore[misc]
+        remedy = expected.level_remedy and "set center='series'"
+        lags = self.order
+        return replace(expected, lags=lags, level_remedy=remedy) if lags else expected
+
     def check_series(self) -> None:
         """Check that the options of series fit each other.
 
@@ -145,6 +152,11 @@ class SeriesOptions(Lagged, PenalisedLags):
         _ = self.layout
 
     @property
+    def lags(self) -> int:
+        """p, the number of lags of the design."""
+        return self.order
+
+    @property
     def layout(self) -> SeriesLayout:
         """The options as the layout of the parties' tables, checked."""
         return layout_of(self)
@@ -164,12 +176,6 @@ class SeriesOptions(Lagged, PenalisedLags):
         """Return the thresholds of instantaneous and of lagged edges."""
         lagged = self.lagged_threshold
         return threshold, threshold if lagged is None else lagged
-
-
-def expected_of_series(expected: Expected, order: int) -> Expected:
-    """Return the expectations of series with lags, given the expectations of rows without time."""
-    remedy = expected.level_remedy and "set center='series'"
-    return replace(expected, lags=order, level_remedy=remedy) if order else expected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,30 +228,6 @@ def stationarity_warning(graph: CausalGraph, num_rows: int) -> list[str]:
         "1): the series may have trends or be random walks, for which regressions find spurious "
         "effects. Take differences, or use center='series' if only the series' levels differ."
     ]
-
-
-def system_of_series(
-    agreement: Agreement,
-    scale: FloatArray,
-    moments: Moments | Sequence[Moments],
-    graph: CausalGraph,
-) -> LinearModel:
-    """Return the least-squares system of a graph with lags, in the data's units.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns and means.
-    scale : ndarray of shape (d,)
-        Divisors of the variables.
-    moments : Moments or sequence of Moments
-        Moments of the m columns, centred and scaled, or one for each variable; only entries within
-        families are read.
-    graph : CausalGraph
-    """
-    edges, d = stacked_edges(graph), len(agreement.names)
-    level, units = (np.tile(values, len(edges) // d) for values in (agreement.mean, scale))
-    return fit(in_units(moments, level, units)[:d], edges, d)
 
 
 def with_party_moments(

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.contract.steps import step
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.options import bounded, number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.consensus import TWO_DBN
-from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
+from flwr_causal.protocol.consensus import ROUND, TWO_DBN
+from flwr_causal.strategies.admm import OF_ADMM, ADMMOptions, consensus_of_parties
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.series import (
     Lagged,
     PenalisedLags,
     SeriesOptions,
     by_block,
-    expected_of_series,
-    stationarity_warning,
-    system_of_series,
 )
 from flwr_causal.strategies.two_dbn_personalised import (
     OF_PERSONALISED,
@@ -34,18 +32,14 @@ from flwr_causal.strategies.two_dbn_personalised import (
 from flwr_causal.strategies.variant import OfPaper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
-    from flwr_causal.core.systems.linear import LinearModel
+    from flwr_causal.core.consensus import admm
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Result, Training
-    from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
+    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.strategies.admm_fit import FitCandidate
     from flwr_causal.strategies.options import takes
 
 
@@ -104,10 +98,10 @@ class SeveralLags(Part):
 
 
 class HeldOutOrder(Part):
-    """The number of lags by the error on held-out rows, which are counted by party."""
+    """The number of lags by the error on held-out rows."""
 
     text = "select_order=True"
-    needs = words("folds", "replies")
+    needs = words("folds")
     chosen_by = ("select_order",)
     instead = "False, or given with sparsity='bic',"
 
@@ -166,14 +160,76 @@ perturbed_from, perturbed_to
             found.append(PartyNetworks)
         return tuple(found)
 
+    _tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
+    _usual_rounds: ClassVar[int] = 25
+    _usual_threshold: ClassVar[float] = 0.15
+    _searched_threshold: ClassVar[float] = 0.15
 
-class TwoDBN(LinearADMM):
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Chen, Ma & Yue (2024), of the version that the variant names."""
+        return OF_PERSONALISED if self.personalised else OF_PAPER
+
+    @property
+    def personalised(self) -> bool:
+        """Whether every party has a network of its own, as in the paper's second version."""
+        return self.variant == "personalised"
+
+    @property
+    def compares_parties(self) -> bool:
+        """Whether own graphs follow from how a party's moments differ from the others'."""
+        return super().compares_parties and not self.personalised
+
+    @property
+    def leaves_reported(self) -> bool:
+        """Whether columns leave that others determine; the personalised form has no masks."""
+        return not self.personalised
+
+    def thresholds(self, agreement: Agreement, usual: float) -> FloatArray:
+        """Return the thresholds on the weights of the design's columns, shape (m, 1)."""
+        limits = self.limits(usual if self.threshold is None else self.threshold)
+        return by_block(*limits, len(agreement.names), self.order)
+
+    @property
+    def candidates(self) -> tuple[FitCandidate, ...]:
+        """Every sparsity with every number of lags, the largest first."""
+        given = super().candidates
+        if not self.select_order:
+            return given
+        known = self.known or Knowledge()
+        least = max((lag for *_, lag in known.required_lagged), default=1)
+        orders = range(self.order, least - 1, -1)
+        return tuple(candidate._replace(lags=p) for p in orders for candidate in given)
+
+    def block_sparsity(self, num_variables: int) -> FloatArray:
+        """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
+        return by_block(1.0, self.lagged_factor(self.sparsity), num_variables, self.order)
+
+    def own_problem(self, agreement: Agreement) -> PersonalisedProblem:
+        """Return the settings of the problem with a network of each party."""
+        d, rows = len(agreement.names), agreement.n / agreement.num_parties
+        sparsity, near = (number_or_none(value) for value in (self.sparsity, self.proximity))
+        if sparsity is None:
+            sparsity = SPARSITY * float(np.sqrt(np.log(max(d, 2)) / rows))
+        else:
+            sparsity /= self.noise_scale(agreement)
+        lagged = 1.0 if self.lagged_sparsity is None else self.lagged_sparsity
+        assert self.max_rounds is not None  # see `settled`
+        return PersonalisedProblem(
+            rounds=self.max_rounds - 1,
+            sparsity=sparsity * by_block(1.0, lagged, d, self.order)[:, 0],
+            proximity=PROXIMITY / rows if near is None else near,
+            thresholds=self.thresholds(agreement, self._usual_threshold)[:, 0],
+        )
+
+
+class TwoDBN(CausalStrategy):
     """Federated structure learning from time series (Chen, Ma & Yue 2024).
 
     The model is ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + noise`` (row vectors) with W
     acyclic. With the rows [x_t, x_{t-1}, ..., x_{t-p}] it is the consensus ADMM of
     NOTEARS-ADMM, whose options it shares
-    (:class:`~flwr_causal.strategies.notears_admm.LinearADMM`); the acyclicity acts on W alone.
+    (:class:`~flwr_causal.strategies.admm.ADMMOptions`); the acyclicity acts on W alone.
 
     **What leaves a party**: as for NOTEARS-ADMM, but arrays of m x d and m x m, m = d (1 + p).
 
@@ -192,15 +248,51 @@ class TwoDBN(LinearADMM):
         def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = TWO_DBN
-    _tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
-    usual_rounds: ClassVar[int] = 25
-    _usual_threshold: ClassVar[float] = 0.15
-    _searched_threshold: ClassVar[float] = 0.15
+
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Solve for one network of all parties, or for one of each near the common one.
+
+        Yields
+        ------
+        Ask
+            See :func:`~flwr_causal.strategies.admm.consensus_of_parties`, and of the personalised
+            version :func:`~flwr_causal.strategies.two_dbn_personalised.personalised_networks`.
+
+        Returns
+        -------
+        Result
+        """
+        options, start = self.options, self._initial_weights(agreement, self.options.order)
+        if options.personalised:
+            problem = options.own_problem(agreement)
+            own = personalised_networks(problem, agreement, start, with_own=not replicate)
+            return (yield from own)
+        with_own = options.local_graphs and not replicate
+        return (
+            yield from consensus_of_parties(
+                options, agreement, start, self.next_problem, with_own=with_own
+            )
+        )
+
+    @step(ROUND.only)
+    def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
+        """Return the server's problem of the next round; a subclass may change it.
+
+        Parameters
+        ----------
+        problem : ServerProblem
+            Of the last round.
+        state : State
+            After it, with W as ``weights``, shape (1, m, d).
+        """
+        return problem
 
     def validate(self) -> None:
         """Check that the options fit each other."""
+        self.options.check()
         super().validate()
-        fits = not self._papers or number_or_none(self.options.sparsity) is not None
+        self.options.check_search()
+        fits = not self.options.papers or number_or_none(self.options.sparsity) is not None
         require(fits, "sparsity", self.options.sparsity, "a number with variant='paper'")
         self.options.check_series()
 
@@ -210,106 +302,6 @@ class TwoDBN(LinearADMM):
         return DataKind.SERIES if self.options.order else DataKind.LINEAR
 
     @property
-    def _of_paper(self) -> OfPaper:
-        """The settings of Chen, Ma & Yue (2024), of the version that the variant names."""
-        return OF_PERSONALISED if self.personalised else OF_PAPER
-
-    @property
-    def personalised(self) -> bool:
-        """Whether every party has a network of its own, as in the paper's second version."""
-        return self.options.variant == "personalised"
-
-    @property
-    def _compares_parties(self) -> bool:
-        """Whether own graphs follow from how a party's moments differ from the others'."""
-        return super()._compares_parties and not self.personalised
-
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
-        """Solve for one network of all parties, or for one of each near the common one."""
-        if not self.personalised:
-            return (yield from super().train(agreement, replicate))
-        problem = self._own_problem(agreement)
-        start = self._initial_weights(agreement, self.lags)
-        own = personalised_networks(problem, agreement, start, with_own=not replicate)
-        return (yield from own)
-
-    def _own_problem(self, agreement: Agreement) -> PersonalisedProblem:
-        """Return the settings of the problem with a network of each party."""
-        d, rows = len(agreement.names), agreement.n / agreement.num_parties
-        sparsity, near = (
-            number_or_none(value) for value in (self.options.sparsity, self.options.proximity)
-        )
-        if sparsity is None:
-            sparsity = SPARSITY * float(np.sqrt(np.log(max(d, 2)) / rows))
-        else:
-            sparsity /= self.noise_scale(agreement)
-        lagged, order = self.options.lagged_sparsity, self.options.order
-        factors = by_block(1.0, 1.0 if lagged is None else lagged, d, order)[:, 0]
-        assert self.options.max_rounds is not None  # see `settled`
-        return PersonalisedProblem(
-            rounds=self.options.max_rounds - 1,
-            sparsity=sparsity * factors,
-            proximity=PROXIMITY / rows if near is None else near,
-            thresholds=self.thresholds(agreement, self._usual_threshold)[:, 0],
-        )
-
-    @property
-    def expected(self) -> Expected:
-        """One unit and level of each column, more steps than columns with their lags."""
-        return expected_of_series(super().expected, self.options.order)
-
-    # The lagged design.
-
-    @property
-    def lags(self) -> int:
-        """Number of lags p in the design."""
-        return self.options.order
-
-    def columns(self, agreement: Agreement) -> tuple[str, ...]:
-        """Return the names of the m columns of the design."""
-        return lagged_names(agreement.names, self.options.order)
-
-    @property
-    def _leaves_reported(self) -> bool:
-        """Whether columns leave that others determine; the personalised form has no masks."""
-        return not self.personalised
-
-    def _stacked_masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the design's columns."""
-        return knowledge_masks(self.known(agreement), agreement.names, self.options.order)
-
-    def thresholds(self, agreement: Agreement, usual: float) -> FloatArray:
-        """Return the thresholds on the weights of the design's columns, shape (m, 1)."""
-        limits = self.options.limits(
-            usual if self.options.threshold is None else self.options.threshold
-        )
-        return by_block(*limits, len(agreement.names), self.options.order)
-
-    @property
-    def candidates(self) -> tuple[FitCandidate, ...]:
-        """Every sparsity with every number of lags, the largest first."""
-        given = super().candidates
-        if not self.options.select_order:
-            return given
-        known = self._knowledge_or_none or Knowledge()
-        least = max((lag for *_, lag in known.required_lagged), default=1)
-        orders = range(self.options.order, least - 1, -1)
-        return tuple(candidate._replace(lags=p) for p in orders for candidate in given)
-
-    def _block_sparsity(self, num_variables: int) -> FloatArray:
-        """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
-        factor = self.options.lagged_factor(self.options.sparsity)
-        return by_block(1.0, factor, num_variables, self.options.order)
-
-    def system(
-        self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph
-    ) -> LinearModel:
-        """Return the fitted lagged system of a graph in the units of the data."""
-        return system_of_series(agreement, self.scale(agreement), moments, graph)
-
-    def _result(self, fit: AdmmFit, reason: str = "") -> Result:
-        """Return the graph of a fit; warn where the system is not stationary too."""
-        result = super()._result(fit, reason)
-        assert result.graph is not None
-        own = stationarity_warning(result.graph, fit.agreement.n)
-        return replace(result, warnings=(*result.warnings, *own))
+    def _initial_names(self) -> tuple[str, ...]:
+        """The names of the weights to start from: of W, and with lags of the lagged weights."""
+        return ("weights", "lagged") if self.options.order else ("weights",)

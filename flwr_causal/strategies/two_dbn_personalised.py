@@ -12,7 +12,7 @@ from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blo
 from flwr_causal.core.series.personalised import penalties
 from flwr_causal.protocol.consensus import OWN_NETWORKS, PERSONALISED
 from flwr_causal.runtime.algorithm import Ask, Note, Result
-from flwr_causal.strategies.notears_admm import OF_ADMM
+from flwr_causal.strategies.admm import OF_ADMM
 from flwr_causal.strategies.series import stationarity_warning
 from flwr_causal.strategies.variant import OfPaper
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.base import CausalStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,7 @@ AVERAGED = {**USUAL, "interventions": None, "intervention_column": "", "aggregat
 
 @dataclass(frozen=True, kw_only=True)
 class VariantOptions:
-    """The options of :class:`PaperVariant`.
+    """The options of the methods that can run as in their paper.
 
     Parameters
     ----------
@@ -53,23 +52,17 @@ class VariantOptions:
 
     variant: Literal["default", "paper"] = "default"
 
-
-class PaperVariant(CausalStrategy):
-    """Base of the methods that can run as in their paper."""
-
-    options: VariantOptions  # type: ignore[assignment]
-
     @property
-    def _of_paper(self) -> OfPaper:
-        """The settings of the paper; a method declares them."""
+    def of_paper(self) -> OfPaper:
+        """The settings of the paper; a method's options declare them."""
         raise NotImplementedError
 
     @property
-    def _papers(self) -> bool:
+    def papers(self) -> bool:
         """Whether the algorithm is the paper's."""
-        return self.options.variant == "paper"
+        return self.variant == "paper"
 
-    def settled(self, options: Any) -> Any:
+    def settled(self) -> Any:
         """Return the options with the values of the paper, with another variant than ours.
 
         An option that is at its default, or an empty text, is taken as left out.
@@ -79,8 +72,8 @@ class PaperVariant(CausalStrategy):
         ConfigError
             If an option that the paper fixes has another value, with the option's name.
         """
-        ours = self.options.variant == "default"
-        return super().settled(options if ours else _of_paper(options, self._of_paper))
+        options = super().settled()  # type: ignore[misc]
+        return options if self.variant == "default" else _of_paper(options, self.of_paper)
 
 
 def _of_paper(options: Any, declared: OfPaper) -> Any:

@@ -97,7 +97,7 @@ def check_nothing_undeclared_travels(subject: Subject) -> None:
 def check_no_entry_for_each_row(subject: Subject) -> None:
     """Check that no array of a reply has an entry for each row without declaring it."""
     tables = subject.tables_of_rows()
-    if any(name in tables[0].columns for name in subject.strategy.role_columns):
+    if any(name in tables[0].columns for name in subject.strategy.options.role_columns):
         raise CheckSkippedError("rows with ids cannot be doubled")
     doubled = [pd.concat([table, table], ignore_index=True) for table in tables]
     contract = subject.strategy.contract

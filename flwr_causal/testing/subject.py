@@ -119,7 +119,7 @@ class Subject:
         """The complete rows of all parties in one table, joined by their ids if need be."""
         if self.same_columns:
             return pd.concat(self.tables, ignore_index=True)
-        roles = self.strategy.role_columns
+        roles = self.strategy.options.role_columns
         return joined_tables(self.tables, roles[0] if roles else "").dropna()
 
     @cached_property

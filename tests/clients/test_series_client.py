@@ -120,12 +120,14 @@ def test_only_declared_arrays_leave():
     ):
         grid = watched(**options)
         m = D * (1 + options.get("order", 1))
+        # Before the columns are ones, and a mark of the rows that are not perturbed.
+        s = 1 + (options.get("center") == "phase") + m
         shapes = set()
         for reply in grid.replies:
             if reply.metadata.message_type == "train":
                 for name, array in records.arrays_of(reply.content).items():
                     shapes.add((name, array.shape))
-        assert shapes == {("weights", (sets, m, D)), ("moments", (folds, m, m))}
+        assert shapes == {("weights", (sets, m, D)), ("moments", (folds, s, s))}
 
 
 def test_no_id_time_or_phase_leaves():

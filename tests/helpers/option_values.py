@@ -154,7 +154,9 @@ def _refused_later(method, context, name, value, setting):
     """Whether a value is refused once the reports show different columns or interventions."""
     strategy = find(method).strategy(**context, **{name: value})
     if setting == "different columns":
-        found = strategy._different if strategy._joins_columns and method != "fedpc" else None
+        found = (
+            strategy._different if strategy.options.joins_columns and method != "fedpc" else None
+        )
     else:
         stated = "interventions" in strategy.contract.reports
         found = strategy.options.acted if stated else None

@@ -64,13 +64,23 @@ CASES = {
     ),
     "fedcausal": ("fedcausal", TABLES, {}),
     "fedcausal linear": ("fedcausal", TABLES, {"model": "linear", "max_rounds": 8}),
+    "admm held-out": ("notears-admm", TABLES, {"max_rounds": 6, "sparsity": "held-out"}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6}),
+    "2dbn lags": ("2dbn", SERIES, {"max_rounds": 6, "order": 2, "select_order": True}),
     "additive": ("moments", TABLES, {"model": "additive"}),
 }
 
 
 #: Cases of which another one has the same exchanges; what the server does with sums is the same.
-SLOW = ("ges", "bic", "lingam series", "admm own levels", "admm interventions", "fedcausal linear")
+SLOW = (
+    "ges",
+    "bic",
+    "lingam series",
+    "admm own levels",
+    "admm interventions",
+    "fedcausal linear",
+    "admm held-out",
+)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +217,7 @@ def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
         # No word is small, as those of the frame and of the sums' high digits are.
         assert (np.minimum(vector, -vector) > 2**30).all()
     # Behind a vector are the encrypted shares for three neighbours.
-    assert lengths == {2 + 9 * 16 + 18, 2 + 25 + 18}
+    assert lengths == {2 + 9 * 16 + 18, 2 + 25 + 18, 2 + 36 + 18}
 
 
 def test_a_party_logs_what_the_server_cannot_find(caplog):
@@ -405,9 +415,7 @@ REFUSED = [
     ("moments", {"fraction_train": 0.5}, "'fraction_train'"),
     ("moments", {"leave_one_out": True}, "'leave_one_out'"),
     ("moments", {"changed_tables": "restart"}, "'changed_tables'"),
-    ("notears-admm", {"sparsity": "held-out"}, "'sparsity'"),
     ("2dbn", {"center": "phase"}, "'center'"),
-    ("2dbn", {"order": 2, "select_order": True}, "'select_order'"),
     ("fedges", {"mode": "fusion"}, "'mode'"),
     ("fedges", {"mode": "scores", "start": "driven"}, "'start'"),
     ("fedcausal", {"local_graphs": True}, "'local_graphs'"),

@@ -36,7 +36,7 @@ def test_completion_shows_few_names(strategy):
     assert len(public(CausalStrategy)) <= 35
     assert len(public(strategy)) <= 52
     # Of these a method of one's own is made, and a run started.
-    needed = {"train", "options_type", "settled", "validate", "start", "outcome", "with_options"}
+    needed = {"train", "options_type", "validate", "start", "outcome", "with_options"}
     assert needed <= public(strategy)
 
 

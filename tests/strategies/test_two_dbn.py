@@ -247,7 +247,7 @@ def test_chosen_sparsity(sparsity):
     sets = 6 if sparsity == "bic" else 12
     assert states[-1].weights.shape == (sets, 10, 5)
     sent = grid.replies[-1].content["arrays"].to_numpy_ndarrays()[0]
-    assert sent.shape == (1 if sparsity == "bic" else 2, 10, 10)
+    assert sent.shape == (1 if sparsity == "bic" else 2, 11, 11)
 
 
 def test_sparsity_by_number():
@@ -263,6 +263,7 @@ def test_refit():
         plain.graph.weights[plain.graph.adjacency], plain.graph.raw_weights[plain.graph.adjacency]
     )
     rows = np.concatenate(centred(PARTIES, 1, "global"))
+    rows = rows - rows.mean(axis=0)  # of the lags too
     stacked = np.vstack([fitted.graph.weights, *fitted.graph.lagged])
     for j in range(5):
         parents = np.flatnonzero(stacked[:, j])
@@ -286,6 +287,7 @@ def test_standardised_columns_forget_their_own_units():
     stds = np.concatenate(centred(PARTIES, 1, "global"))[:, :5].std(axis=0)
     graph = dbn(standardize=True, refit=True).graph
     rows = np.concatenate(centred(PARTIES, 1, "global")) / np.tile(stds, 2)
+    rows = rows - rows.mean(axis=0)
     stacked = np.vstack([graph.weights, *graph.lagged])
     for j in range(5):
         parents = np.flatnonzero(stacked[:, j])
@@ -481,11 +483,10 @@ def test_the_model_is_in_the_units_of_the_data():
     assert np.array_equal(model.lagged != 0, outcome.graph.lagged != 0)
     for j in range(5):
         parents = np.flatnonzero(weights[:, j])
-        # the agreed level is that of the steps now, for the lags too
-        centred = rows - np.tile(rows[:, :5].mean(axis=0), 2)
-        expected = np.linalg.lstsq(centred[:, parents], centred[:, j], rcond=None)[0]
+        given = np.column_stack([np.ones(len(rows)), rows[:, parents]])
+        intercept, *expected = np.linalg.lstsq(given, rows[:, j], rcond=None)[0]
         np.testing.assert_allclose(weights[parents, j], expected, atol=1e-8)
-    np.testing.assert_allclose(model.mean(), rows[:, :5].mean(axis=0), atol=1e-8)
+        np.testing.assert_allclose(model.intercepts[j], intercept, atol=1e-7)
     assert dbn(refit=False).model is None
 
 

@@ -9,7 +9,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import FedCausal, FedGES, NotearsADMM, TwoDBN, run
-from flwr_causal.strategies.variant import PaperVariant
+from flwr_causal.strategies.variant import VariantOptions
 
 PAPERS = {
     "notears-admm": NotearsADMM,
@@ -39,7 +39,7 @@ class TestNgZhang:
         method = of("notears-admm", model=model)
         assert method.options.max_rounds == 200
         assert method.options.sparsity == sparsity
-        schedule = method._full_schedule(None, method.options.max_rounds)
+        schedule = method.options._full_schedule(None, method.options.max_rounds)
         assert schedule.rounds == rounds
         for t in (0, 1, 5):
             rho_2, rho_1, own_sparsity, relaxation = schedule.at(t)
@@ -70,7 +70,7 @@ class TestChenMaYue:
     def test_section_4_settings(self):
         """rho_1 = rho_2 = 1, phi_1 = 1.6, phi_2 = 1.1."""
         method = of("2dbn")
-        schedule = method._full_schedule(None, method.options.max_rounds)
+        schedule = method.options._full_schedule(None, method.options.max_rounds)
         for t in (0, 1, 5):
             rho_2, rho_1, *_ = schedule.at(t)
             assert rho_1 == pytest.approx(1.6**t)
@@ -81,13 +81,13 @@ class TestChenMaYue:
         """lambda 0.5 performs well in all cases; tau_W = tau_A = 0.3."""
         method = of("2dbn")
         assert values(method, "sparsity", "threshold", "refit") == (0.5, 0.3, False)
-        assert method._full_schedule(None, 9).sparsity == (0.5,) * 9
+        assert method.options._full_schedule(None, 9).sparsity == (0.5,) * 9
         assert method.options.limits(method.options.threshold) == (0.3, 0.3)
         assert np.all(method._block_sparsity(4) == 1.0)
 
     def test_sections_4_2_and_7_5(self):
         """lambda is the user's, for lagged weights too."""
-        assert of("2dbn", sparsity=0.05)._full_schedule(None, 3).sparsity == (0.05,) * 3
+        assert of("2dbn", sparsity=0.05).options._full_schedule(None, 3).sparsity == (0.05,) * 3
         netsim = of("2dbn", sparsity=0.05, lagged_sparsity=0.2)
         assert set(np.ravel(netsim._block_sparsity(4))) == {1.0, 0.2}
 
@@ -109,7 +109,7 @@ class TestYang:
     @pytest.mark.parametrize("model", ["linear", "mlp"])
     def test_table_s2(self, model):
         """alpha 0, rho 1, h_tol 1e-11, rho_max 1e16, gamma 0.25, beta 10."""
-        constants = of("fedcausal", model=model)._of_paper.constants
+        constants = of("fedcausal", model=model).options.of_paper.constants
         assert dict(constants) == {
             "penalty": 1.0,
             "h_tolerance": 1e-11,
@@ -171,9 +171,9 @@ class TestYang:
 
     def test_supplement_a_penalties_of_notears(self):
         """The paper gives no lambda: those of NOTEARS and NOTEARS-MLP, which it names."""
-        assert of("fedcausal", model="linear").lambda_1 == 0.1
-        assert of("fedcausal").lambda_1 == 0.01
-        assert of("fedcausal", sparsity=0.3).lambda_1 == 0.3
+        assert of("fedcausal", model="linear").options.lambda_1 == 0.1
+        assert of("fedcausal").options.lambda_1 == 0.01
+        assert of("fedcausal", sparsity=0.3).options.lambda_1 == 0.3
 
     def test_the_ablation_is_of_the_paper(self):
         assert of("fedcausal", acyclic_server=False).options.acyclic_server is False
@@ -246,7 +246,7 @@ def test_the_papers_values_may_be_given(method):
 
 @pytest.mark.parametrize("method", PAPERS)
 def test_every_value_that_a_paper_settles_is_an_option(method):
-    declared = of(method)._of_paper
+    declared = of(method).options.of_paper
     names = {*declared.fixed, *declared.choices, *declared.defaults}
     assert names <= of(method).options.by_name().keys()
 
@@ -256,7 +256,9 @@ def test_no_option_but_variant_has_the_value_paper():
         strategy = find(name).strategy
         for option, annotation in strategy.options_type.__dataclass_fields__.items():
             named = "paper" in str(annotation.type)
-            assert not named or (option == "variant" and issubclass(strategy, PaperVariant))
+            assert not named or (
+                option == "variant" and issubclass(strategy.options_type, VariantOptions)
+            )
 
 
 def test_an_empty_text_is_left_out():

@@ -11,7 +11,7 @@ from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe, prepare_states
-from flwr_causal.strategies.base import Baselines
+from flwr_causal.runtime.options import Baselines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

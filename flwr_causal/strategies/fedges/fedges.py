@@ -39,7 +39,6 @@ from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.min_cut import supported_by_cuts
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import require
 from flwr_causal.core.words import by_name
 from flwr_causal.data.check.agreement import with_cuts
@@ -78,7 +77,6 @@ from flwr_causal.strategies.fedges.searches_on_sums import (
     search_on_moments,
     search_on_scores,
 )
-from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -95,7 +93,8 @@ if TYPE_CHECKING:
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
-    from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.runtime.options import Baselines
+    from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
     from flwr_causal.strategies.fedges.searches_on_sums import Searched
     from flwr_causal.strategies.options import takes
@@ -107,34 +106,9 @@ if TYPE_CHECKING:
 DRIVEN = "driven rounds"
 #: The fewest exchanges of two searches, each with one for its tables.
 FEWEST_ROUNDS = 4
-#: The settings of Torrijos, Gamez & Puerta (2024). The paper names neither BDeu's sample size nor a
-#: number of rounds.
-OF_PAPER = OfPaper(
-    fixed={
-        **USUAL,
-        "mode": "fusion",
-        # Section 3.
-        "score": "bdeu",
-        # Algorithm 1: the server's last graph; parties send graphs only.
-        "keep": "last",
-        "parameters": False,
-        # Section 4.1; the number is l of the authors' program.
-        "max_edges": 10,
-        "max_fused_edges": None,
-        # Section 2.2: GES is FES and BES.
-        "turn": False,
-        "max_parents": None,
-    },
-    choices={
-        # Section 4.1.
-        "fusion": ("union", "c25", "c50"),
-        # Section 3.
-        "start": ("fuse", "overwrite"),
-    },
-)
 
 
-class FedGES(PaperVariant, JoiningStrategy):
+class FedGES(JoiningStrategy):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring
@@ -166,11 +140,6 @@ class FedGES(PaperVariant, JoiningStrategy):
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.CATEGORIES
 
-    def settled(self, options: Any) -> Any:
-        """Return the options with the background knowledge read from its file."""
-        options = super().settled(options)
-        return replace(options, knowledge=as_knowledge(options.knowledge))
-
     def validate(self) -> None:
         """Check that the options fit each other."""
         super().validate()
@@ -188,11 +157,6 @@ class FedGES(PaperVariant, JoiningStrategy):
         _ = self.policy
 
     @property
-    def _of_paper(self) -> OfPaper:
-        """The settings of Torrijos, Gamez & Puerta (2024)."""
-        return OF_PAPER
-
-    @property
     def pools_rows(self) -> bool:
         """Whether the search sees the contingency tables of the pooled rows."""
         return self.options.chosen_mode == "exact"
@@ -201,11 +165,6 @@ class FedGES(PaperVariant, JoiningStrategy):
     def exchanges_beyond(self) -> int:
         """How many exchanges there may be beyond ``max_rounds``: cut points, and one search."""
         return 1 + (MAX_EXCHANGES if self.options.discretize else 0)
-
-    @property
-    def _joins_columns(self) -> bool:  # type: ignore[override]
-        """Whether rows of different parties may be matched by ids."""
-        return self.options.chosen_mode == "exact"
 
     @property
     def _different(self) -> type[Part]:
@@ -221,11 +180,6 @@ class FedGES(PaperVariant, JoiningStrategy):
     def expected(self) -> Expected:
         """Categories, and numbers with densities where they are taken as they are."""
         return replace(super().expected, densities=self.options.score == MIXED, nominal=True)
-
-    @property
-    def _knowledge_or_none(self) -> Knowledge | None:
-        """The background knowledge."""
-        return self.options.known
 
     @property
     def _takes_numbers(self) -> bool:
@@ -486,7 +440,7 @@ class FedGES(PaperVariant, JoiningStrategy):
             ``fusion="min-cut"`` need it: those that enough DAGs have, by the option ``fusion``, are
             kept.
         """
-        known, dags = self._knowledge_or_none, list(graphs.values())
+        known, dags = self.options.known, list(graphs.values())
         fusion = fuse(dags, len(names), before=known.precedence(names) if known else None)
         return supported_by_cuts(fusion, dags) if self.options.fusion == "min-cut" else fusion
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import bounded
@@ -22,7 +22,7 @@ from flwr_causal.protocol.fedges import (
 )
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
-from flwr_causal.strategies.variant import VariantOptions
+from flwr_causal.strategies.variant import USUAL, OfPaper, VariantOptions
 
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
@@ -184,6 +184,33 @@ class Prior(Part):
 
     # Outside these bounds scores are not finite.
     equivalent_sample_size: float = bounded(1.0, least=1e-9, most=1e9)
+
+
+#: The settings of Torrijos, Gamez & Puerta (2024). The paper names neither BDeu's sample size nor a
+#: number of rounds.
+OF_PAPER = OfPaper(
+    fixed={
+        **USUAL,
+        "mode": "fusion",
+        # Section 3.
+        "score": "bdeu",
+        # Algorithm 1: the server's last graph; parties send graphs only.
+        "keep": "last",
+        "parameters": False,
+        # Section 4.1; the number is l of the authors' program.
+        "max_edges": 10,
+        "max_fused_edges": None,
+        # Section 2.2: GES is FES and BES.
+        "turn": False,
+        "max_parents": None,
+    },
+    choices={
+        # Section 4.1.
+        "fusion": ("union", "c25", "c50"),
+        # Section 3.
+        "start": ("fuse", "overwrite"),
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,6 +379,21 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, CausalOpti
     def incomplete(self) -> bool:
         """Whether rows with missing cells take part."""
         return self.missing_values == "em"
+
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Torrijos, Gamez & Puerta (2024)."""
+        return OF_PAPER
+
+    def settled(self) -> Any:
+        """Return the options with the background knowledge read from its file."""
+        options = super().settled()
+        return replace(options, knowledge=as_knowledge(options.knowledge))
+
+    @property
+    def joins_columns(self) -> bool:
+        """Whether rows of different parties may be matched by ids."""
+        return self.chosen_mode == "exact"
 
     @property
     def known(self) -> Knowledge | None:

@@ -45,7 +45,7 @@ from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnP
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.presence import joined_tables
-from flwr_causal.core.options import MOST, require
+from flwr_causal.core.options import require
 from flwr_causal.core.parts import check_parts
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
@@ -62,7 +62,8 @@ from flwr_causal.runtime.algorithm import (
     relayed,
 )
 from flwr_causal.runtime.connection import Connection
-from flwr_causal.strategies.base import Baselines
+from flwr_causal.runtime.options import Baselines
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedpc.choices import (
     ALIGNED_WEIGHTS,
@@ -101,7 +102,6 @@ from flwr_causal.strategies.fedpc.plan import (
     why_counts,
     with_intervals,
 )
-from flwr_causal.strategies.variant import OfPaper, PaperVariant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -132,30 +132,8 @@ NO_IDS = (
 #: Learners of which parties with different columns can train components together.
 TRAINED_TOGETHER = ("trees", "class-conditional")
 
-#: The settings of Seng et al. (2025) for tables.
-OF_PAPER = OfPaper(
-    # Appendix D.3, table 4: glueing is "combinatorial", all combinations of clusters.
-    constants={"products": MOST},
-    fixed={
-        # Section 3.3, Algorithm 1: one pass, and weights from numbers of rows.
-        "training": "one-pass",
-        "weights": "counts",
-        # Section 4, Q1: MSPNs, which LearnSPN learns; their leaves are over one column each, and
-        # the class is one of the columns.
-        "learner": "spn",
-        "blocks": False,
-        "class_root": False,
-    },
-    choices={
-        # Appendix D.3, table 4. Left out, those of breast cancer: the only row that is the same in
-        # all three settings.
-        "correlation": (0.4, 0.3, 0.5),
-        "split_rows": (300.0, 200.0, 100.0, 50.0),
-    },
-)
 
-
-class FedPC(PaperVariant):
+class FedPC(CausalStrategy):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same
@@ -212,15 +190,10 @@ class FedPC(PaperVariant):
         )
 
     @property
-    def _of_paper(self) -> OfPaper:
-        """The settings of Seng et al. (2025)."""
-        return OF_PAPER
-
-    @property
     def num_products(self) -> int | None:
         """Combinations of clusters, with weights "counts"; None for as few as hold every one."""
-        if self.options.products is None and self._papers:
-            return int(self._of_paper.constants["products"])
+        if self.options.products is None and self.options.papers:
+            return int(self.options.of_paper.constants["products"])
         return self.options.products
 
     @property
@@ -240,11 +213,6 @@ class FedPC(PaperVariant):
         return (*super()._parts, *parts_of_training(self.options, self.started))
 
     @property
-    def _joins_columns(self) -> bool:  # type: ignore[override]
-        """Whether parties compute products of their columns with columns of others."""
-        return self.options.training != "one-pass"
-
-    @property
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
         bins = self.options.num_bins
@@ -256,7 +224,7 @@ class FedPC(PaperVariant):
     ) -> Baselines:
         """Return the circuits of the rows that are complete in one place, and of each party."""
         same = all(set(table.columns) == set(tables[0].columns) for table in tables)
-        whole = joined_tables(tables, *self.role_columns)
+        whole = joined_tables(tables, *self.options.role_columns)
         complete = whole if same else whole.dropna()
         pooled = run_alone(complete, trained="") if len(complete) else None
         return Baselines(pooled, [run_alone(table, trained="") for table in tables])
@@ -329,7 +297,7 @@ class FedPC(PaperVariant):
         plan, remarks = self._plan, Remarks()
         if self.options.trained:
             steps = self._recalled(plan)
-        elif self._papers:
+        elif self.options.papers:
             steps = self._in_one_pass(plan, remarks)
         else:
             steps = self._trained(plan, remarks)
@@ -541,7 +509,7 @@ class FedPC(PaperVariant):
         found: CircuitModel | None = super()._fitted(state)
         if found is None:
             return None
-        model = replace(found, row_id=self.role_columns[0])
+        model = replace(found, row_id=self.options.role_columns[0])
         if not isinstance(model.density, FederatedCircuit):
             return model
         density = model.density

@@ -12,7 +12,7 @@ from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part, all_but, option
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.runtime.options import CausalOptions, FewRows, Repeated
-from flwr_causal.strategies.variant import VariantOptions
+from flwr_causal.strategies.variant import OfPaper, VariantOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +87,29 @@ class CircuitParts(Part):
 
     text = "circuits"
     gives = all_but("parties")
+
+
+#: The settings of Seng et al. (2025) for tables.
+OF_PAPER = OfPaper(
+    # Appendix D.3, table 4: glueing is "combinatorial", all combinations of clusters.
+    constants={"products": MOST},
+    fixed={
+        # Section 3.3, Algorithm 1: one pass, and weights from numbers of rows.
+        "training": "one-pass",
+        "weights": "counts",
+        # Section 4, Q1: MSPNs, which LearnSPN learns; their leaves are over one column each, and
+        # the class is one of the columns.
+        "learner": "spn",
+        "blocks": False,
+        "class_root": False,
+    },
+    choices={
+        # Appendix D.3, table 4. Left out, those of breast cancer: the only row that is the same in
+        # all three settings.
+        "correlation": (0.4, 0.3, 0.5),
+        "split_rows": (300.0, 200.0, 100.0, 50.0),
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +205,16 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
     text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     unshared_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Seng et al. (2025)."""
+        return OF_PAPER
+
+    @property
+    def joins_columns(self) -> bool:
+        """Whether parties compute products of their columns with columns of others."""
+        return self.training != "one-pass"
 
     @property
     def parts(self) -> tuple[type[Part], ...]:

@@ -14,9 +14,9 @@ from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.series.design import split_blocks
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.sources.products import changed_mechanisms, target_info
-from flwr_causal.strategies.linear import in_units
+from flwr_causal.strategies.linear import fitted_system, in_units
 from flwr_causal.strategies.moments.outcome import Outcome
-from flwr_causal.strategies.series import stationarity_warning, system_of_series
+from flwr_causal.strategies.series import stationarity_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def solve_class(pooled: Products, options: MomentsOptions) -> Outcome:
     member = graph.to_dag()
     model: LinearModel
     if design.order:
-        model = system_of_series(agreement, design.scale, own, member)
+        model = fitted_system(agreement, design.scale, own, member)
         warnings = stationarity_warning(member, agreement.n)
     else:
         model = fit(in_units(own, agreement.mean, design.scale), member.adjacency)

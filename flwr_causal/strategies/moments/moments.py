@@ -33,7 +33,7 @@ from flwr_causal.sources.products import Products, solved_design, target_info
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
-from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.local_graphs import require_several
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import solve_blocks
@@ -55,34 +55,31 @@ from flwr_causal.strategies.moments.targets import (
     with_unknown_targets,
 )
 from flwr_causal.strategies.series import (
-    expected_of_series,
     stationarity_warning,
-    system_of_series,
     with_party_moments,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.parts import Part
-    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Progress, Step, Training
+    from flwr_causal.runtime.options import Baselines
     from flwr_causal.sources.joined import Holders
-    from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.options import takes
 
 
-class Moments(JoiningStrategy, LinearStrategy):
+class Moments(JoiningStrategy):
     """Federated linear structure learning from second moments that the parties add up.
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
@@ -149,13 +146,13 @@ class Moments(JoiningStrategy, LinearStrategy):
         -------
         Result
         """
-        masks = self.masks(agreement)
+        masks = self._masks(agreement)
         # The parties' sums add up to those of the pooled rows, which are sufficient ...
         pooled = yield from self._pooled(agreement, masks, replicate)
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
         if self.options.tells_hidden and not replicate:
-            outcome = with_doubts(pooled, outcome, self._knowledge_or_none, self.options)
+            outcome = with_doubts(pooled, outcome, self.options.known, self.options)
         yield Note({**outcome.info, **pooled.info})
         final = partial(result_of, pooled, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
@@ -229,7 +226,7 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     def solve(self, pooled: Products) -> Outcome:
         """Find the graph from products of the rows, by the solver of these options."""
-        options, known = self.options, self._knowledge_or_none
+        options, known = self.options, self.options.known
         if options.takes_blocks and options.hidden_causes:
             return solve_hidden_blocks(pooled, known)
         if options.takes_blocks:
@@ -241,21 +238,16 @@ class Moments(JoiningStrategy, LinearStrategy):
         if options.model == "additive":
             return solve_additive(pooled, options)
         agreement = pooled.agreement
-        found: WeightedGraph
-        fitted: Callable[[CausalGraph], LinearModel]
         if options.order:
-            found = solve_series(
-                pooled, options, select_order=self._chosen_order or options.select_order
-            )
-            fitted = partial(system_of_series, agreement, pooled.design.scale, found.moments)
+            order = self._chosen_order or options.select_order
+            found = solve_series(pooled, options, select_order=order)
         else:
             found = self._of_rows(pooled)
-            fitted = partial(self.fitted_system, agreement, found.moments)
-        graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
+        graph, warnings = plausible(found.graph, options.units(agreement), found.masks)
         warnings += found.warnings
-        model = fitted(graph)
+        model = fitted_system(agreement, pooled.design.scale, found.moments, graph)
         if isinstance(found.moments, SecondMoments):  # interventions direct edges too
-            warnings += self._doubtful_directions(
+            warnings += options.doubtful_directions(
                 agreement, graph, found.masks, model, found.search
             )
         warnings += stationarity_warning(graph, agreement.n)  # none without lags
@@ -328,40 +320,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         return super().exchanges_beyond if len(self.exchanges) > 1 else 0
 
     @property
-    def _leaves_reported(self) -> bool:
-        """Not by reports: the pooled moments show which columns others determine."""
-        return False
-
-    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return self.options.pools_rows
-
-    @property
-    def _takes_median(self) -> bool:  # type: ignore[override]
-        """Whether the parties' arrays may be combined by a median; blocks of columns have none."""
-        return not self.options.takes_blocks
-
-    @property
-    def _weighs_in_units(self) -> bool:
-        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
-        of_effects = not (self.options.takes_blocks or self.options.hidden_causes)
-        return super()._weighs_in_units and of_effects
-
-    @property
-    def _withholds_totals(self) -> bool:  # type: ignore[override]
-        """Whether the parties report names of columns only: a release has all that is known."""
-        return self.options.private
-
-    @property
-    def _tells_levels(self) -> bool:
-        """Whether sums tell levels of parties, or of series, apart."""
-        return super()._tells_levels and not self._columns_differ
-
-    @property
-    def _joins_columns(self) -> bool:  # type: ignore[override]
-        """Whether rows of different parties may be matched by ids."""
-        return not self.options.private
 
     @property
     def _different(self) -> type[Part]:
@@ -371,9 +332,11 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
-        options, expected = self.options, super().expected
-        if options.order:
-            expected = expected_of_series(expected, options.order)
+        options = self.options
+        if self._columns_differ and options.center == "auto":
+            # Sums over joined rows do not tell levels apart.
+            options = replace(options, center="global")
+        expected = options.expected
         needed = "centring" if options.order else "levels"
         by_hand = not all(needed in part.gives for part in self._parts)
         by_hand = by_hand or (self._columns_differ and not options.order)
@@ -410,7 +373,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         self.options.check_scales((*agreement.names, *listed))
         return agreement
 
-    def masks(self, agreement: Agreement) -> EdgeMasks:
+    def _masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design.
 
         Raises
@@ -419,8 +382,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             If it requires instantaneous edges, and ``instantaneous=False`` leaves them out.
         """
         if not self.options.order:
-            return super().masks(agreement)
-        return masks_of_series(self._knowledge_or_none, agreement.names, self.options)
+            return self.options.masks(agreement)
+        return masks_of_series(self.options.known, agreement.names, self.options)
 
     def _holders(self, agreement: Agreement) -> Holders:
         """Return which party holds which column of the design, where they differ."""

@@ -660,6 +660,31 @@ class MomentsOptions(
         by_sums = by_sums and not self.incomplete and self.order == 0
         return by_sums and self.center in ("auto", "global")
 
+    @property
+    def leaves_reported(self) -> bool:
+        """Not by reports: the pooled moments show which columns others determine."""
+        return False
+
+    @property
+    def takes_median(self) -> bool:
+        """Whether the parties' arrays may be combined by a median; blocks of columns have none."""
+        return not self.takes_blocks
+
+    @property
+    def weighs_in_units(self) -> bool:
+        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
+        return super().weighs_in_units and not (self.takes_blocks or self.hidden_causes)
+
+    @property
+    def withholds_totals(self) -> bool:
+        """Whether the parties report names of columns only: a release has all that is known."""
+        return self.private
+
+    @property
+    def joins_columns(self) -> bool:
+        """Whether rows of different parties may be matched by ids."""
+        return not self.private
+
     def check(self) -> None:
         """Check that the options fit each other.
 

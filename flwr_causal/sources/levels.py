@@ -38,7 +38,7 @@ def products_within(rows: DesignRows) -> FloatArray:
 
     Shape (2, 1 + s, 1 + s), see :func:`core.linear.levels.unit_products`.
     """
-    if not rows.order:
+    if not rows.options.lags:
         return pieces_products(rows.sum_rows())
     return unit_products(np.concatenate([*rows.sum_rows()]), rows.series_of_rows())
 

@@ -33,13 +33,19 @@ from flwr_causal.core.blocks.missing import (
     seen_sums,
 )
 from flwr_causal.core.interventions.moments import rows_by_variable
-from flwr_causal.core.linear.moments import columns_of, mean_and_second
+from flwr_causal.core.linear.moments import columns_of, mean_and_second, pairwise
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.sources.products import DesignOptions, Products, in_new_units, solved_design
+from flwr_causal.sources.products import (
+    DesignOptions,
+    Products,
+    in_new_units,
+    require_informing,
+    solved_design,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -60,9 +66,17 @@ SEEN = Exchange(
         Disclosure(
             "counts",
             "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
-            "interventions those of each set of targets",
+            "interventions those of each set of targets; here and below with weight_column each "
+            "row as its weight",
             ("folds", "w", "w"),
-            "probability",
+            "non-negative",
+            "mean",
+        ),
+        Disclosure(
+            "weights",
+            "mean weight and mean squared weight of the rows; 1 and 1 without weight_column",
+            (2,),
+            "non-negative",
             "mean",
         ),
         Disclosure(
@@ -193,12 +207,12 @@ def completed_products(
         Edges between variables that too few rows have together are taken out.
     options : CompletedOptions
     """
-    design = solved_design(agreement, options)
+    design = replace(solved_design(agreement, options), weighted=False)
     found = yield from expected_moments(agreement, design.blocks, masks, by_party=options.by_party)
     own, products = replace(agreement, total=found.effective_rows), found.products
     if not options.takes_blocks:
         own = _of_completed(own, products)
-        design = solved_design(own, options)
+        design = replace(solved_design(own, options), weighted=False)
         # The parties' z is in the agreed standard deviations, and now in the solver's units.
         units = np.tile(np.sqrt(agreement.variance) / design.scale, 1 + options.order)
         products = in_new_units(products, units)
@@ -244,7 +258,8 @@ def expected_moments(
     Raises
     ------
     DataError
-        If the first estimate is none, as where a column is constant in the rows that have it.
+        If the first estimate is none, as where a column is constant in the rows that have it, or
+        in those that count by their weights.
     """
     # Compiled searches, which a party that imports this module does not need.
     from flwr_causal.core.blocks.lacking import (
@@ -259,7 +274,14 @@ def expected_moments(
 
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
-    of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    # A row counts as its weight times a constant, so that all count as Kish's effective rows.
+    weight, square = replies["weights"]
+    rows_of_unit = n * float(weight / square)
+    of_sets = SeenSums(*(np.asarray(rows_of_unit * replies[one]) for one in SeenSums._fields))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns = tuple(block.name for block in blocks for _ in range(block.width))
+        informing = pairwise(*[sum(replies[one]) for one in ("products", "sums", "counts")])
+        require_informing(rows_of_unit * float(weight), columns, *informing)
     # Replies arrive as means over the rows: counts are whole again.
     of_sets = of_sets._replace(counts=np.rint(of_sets.counts))
     seen = SeenSums(*(part.sum(axis=0) for part in of_sets))
@@ -302,7 +324,7 @@ def expected_moments(
     return EstimatedMoments(
         found.products / told,
         together,
-        round(n * told),
+        round(n * told / float(weight)),
         effective_rows(seen.counts),
         found.steps,
         few & ~joined,
@@ -398,8 +420,14 @@ def _depending(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
 @answers(SEEN)
 def sums_of_seen(rows: DesignRows, asked: Asked) -> Arrays:
     """Return sums over a party's rows in which two cells are seen."""
-    sums = np.sum([[seen_sums(one) for one in own] for own in rows.rows_by_targets()], axis=0)
-    return SeenSums(*np.swapaxes(sums / rows.num_rows, 0, 1))._asdict()
+    sums, weights = [], np.zeros(2)
+    for own in rows.rows_by_targets():
+        parts = [_parted(rows, one) for one in own]
+        sums.append([seen_sums(*part) for part in parts])
+        each = [np.ones(len(part)) if of is None else of for part, of in parts]
+        weights += [sum(float((of**power).sum()) for of in each) for power in (1, 2)]
+    means = np.sum(sums, axis=0) / rows.num_rows
+    return {**SeenSums(*np.swapaxes(means, 0, 1))._asdict(), "weights": weights / rows.num_rows}
 
 
 @answers(OWN)
@@ -411,8 +439,8 @@ def own_products(rows: DesignRows, asked: Asked) -> Arrays:
     FederationError
         As of :func:`estimate_of`.
     """
-    own = np.concatenate(list(rows.sum_rows()))
-    return {"expected": own_sums(own, estimate_of(asked).of_set(0)) / rows.num_rows}
+    own, weights = _parted(rows, np.concatenate(list(rows.sum_rows())))
+    return {"expected": own_sums(own, estimate_of(asked).of_set(0), weights) / rows.num_rows}
 
 
 @answers(EXPECTED)
@@ -425,11 +453,20 @@ def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
         As of :func:`estimate_of`.
     """
     estimate = estimate_of(asked)
+
+    def expected(one: FloatArray, number: int) -> FloatArray:
+        own, weights = _parted(rows, one)
+        return expected_sums(own, estimate.of_set(number), weights)
+
     parts = (
-        np.array([expected_sums(one, estimate.of_set(k)) for k, one in enumerate(own)])
-        for own in rows.rows_by_targets()
+        np.array([expected(one, k) for k, one in enumerate(own)]) for own in rows.rows_by_targets()
     )
     return {"expected": reduce(np.add, parts) / rows.num_rows}
+
+
+def _parted(party: DesignRows, rows: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """Return a party's rows without their weights, and the weights; None where it has none."""
+    return (rows[:, 1:], rows[:, 0]) if party.options.weighted else (rows, None)
 
 
 def estimate_of(asked: Asked) -> MomentEstimate:

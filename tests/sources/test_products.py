@@ -53,6 +53,7 @@ class Options:
     standardize: bool = False
     order: int = 0
     center: str = "global"
+    weight_column: str = ""
 
 
 @pytest.mark.parametrize(

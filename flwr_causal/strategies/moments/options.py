@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
-from flwr_causal.core.options import MOST, bounded, changed
+from flwr_causal.core.options import MOST, bounded, changed, require
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
@@ -90,6 +90,25 @@ class ExpectedSums(Part):
     gives = all_but("sample", "centring", "median", "folds", "functions", "small counts")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightedRows(Part):
+    """Sums in which each row counts as its weight.
+
+    Parameters
+    ----------
+    weight_column : str, default ""
+        The column of the rows' weights: of a survey, or inverse probabilities. It is no variable,
+        and does not leave the party. Graph and weights are those of the weighted rows; only ratios
+        of weights matter, and rows of weight 0 count for nothing. Scores, tests and intervals count
+        Kish's effective rows, (sum w)^2 / sum w^2. See docs/how_to/weights.md.
+    """
+
+    text = "weight_column"
+    gives = all_but("centring")
+
+    weight_column: str = option("", needs=("exact", "row weights"))
+
+
 class ReleaseOfStates(PrivateRelease):
     """A release of the sums of numbers and categories, whose states a dictionary has."""
 
@@ -107,6 +126,13 @@ class LackedColumns(Part):
 
     text = "unshared_columns='keep'"
     gives = all_but("pairs")
+
+
+class Regressions(Part):
+    """Sums of regressions of categories, in which each row counts once."""
+
+    text = "parameters='likelihood'"
+    gives = all_but("row weights")
 
 
 class RegressionsOfGaps(Part):
@@ -167,7 +193,7 @@ class JoinedRows(JoinedColumns):
     """Sums over rows without time whose columns are at different parties."""
 
     gives = JoinedColumns.gives - words(
-        "centring", "median", "folds", "functions", "iterations", "sets"
+        "centring", "median", "folds", "functions", "iterations", "row weights", "sets"
     )
 
 
@@ -353,6 +379,7 @@ class AncestralGraph(Part):
 @dataclass(frozen=True, kw_only=True)
 class MomentsOptions(
     BlockColumns,
+    WeightedRows,
     SumsByParty,
     StableEdges,
     GreedyClass,
@@ -444,6 +471,12 @@ class MomentsOptions(
     threshold: float | None = None  # type: ignore[assignment]
 
     @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables, also that of weights."""
+        own = (self.weight_column,) if self.weight_column else ()
+        return (*super().role_columns, *own)
+
+    @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose: design, source and solver."""
         return (*super().parts, *self._design, *self._source, *self._solvers)
@@ -465,6 +498,10 @@ class MomentsOptions(
         found: list[type[Part]] = [ExpectedSums if self.incomplete else CompleteRows]
         if self.unshared_columns == "keep":
             found.append(LackedColumns)
+        if self.weight_column:
+            found.append(WeightedRows)
+        if self.parameters == "likelihood":
+            found.append(Regressions)
         if self.incomplete and self.parameters == "likelihood":
             found.append(RegressionsOfGaps)
         if self.unknown_targets:
@@ -628,7 +665,7 @@ class MomentsOptions(
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         by_sums = self.aggregation == "mean" and not (self.held_out or self.private)
-        by_sums = by_sums and not self.compares_parties
+        by_sums = by_sums and not (self.compares_parties or self.weight_column)
         return by_sums and not self.incomplete and self.center == "global" and self.order == 0
 
     def check(self) -> None:
@@ -646,6 +683,9 @@ class MomentsOptions(
             )
         if self.order:
             self.check_series()
+        own = self.weight_column
+        alone = not own or own not in (*super().role_columns, self.row_id)
+        require(alone, "weight_column", own, "a column without another role")
 
     @property
     def compares_parties(self) -> bool:

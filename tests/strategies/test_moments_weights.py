@@ -11,9 +11,12 @@ import statsmodels.api as sm
 from flwr_causal import ConfigError, DataError, simulate
 from flwr_causal.core.blocks.design import Design, row_products
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.read import pieces as reading
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.sources import completed
 from flwr_causal.strategies import Moments
+from flwr_causal.testing import method_checks
+from flwr_causal.testing.report import report_of
 
 W = {"weight_column": "w"}
 EM = {"missing_values": "em"}
@@ -363,6 +366,24 @@ def test_the_comparison_with_pooled_rows_has_their_weights():
     np.testing.assert_allclose(found.pooled.weights, RUN.graph.weights, atol=1e-9)
 
 
+def test_rows_that_are_left_out_leave_their_weights():
+    gaps = ROWS.mask(np.random.default_rng(0).random(ROWS.shape) < 0.1).assign(w=ROWS["w"])
+    complete = gaps.dropna().reset_index(drop=True)
+    found = simulate("moments", parties(gaps), **W, missing_values="drop")
+    same_outcome(found, simulate("moments", [complete], **W))
+
+
+def test_tables_may_be_large_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LARGE", 1)
+    monkeypatch.setattr(reading, "PIECE", 200)
+    paths = []
+    for k, own in enumerate(parties(ROWS)):
+        paths.append(tmp_path / f"{k}.csv")
+        own.to_csv(paths[-1], index=False)
+    same_outcome(simulate("moments", paths, **W), RUN)
+    same_outcome(simulate("moments", paths, **W, **EM), RUN, atol=1e-8)
+
+
 def test_joined_columns_know_no_weights():
     rows = ROWS.assign(row_id=[f"r{k}" for k in range(len(ROWS))])
     tables = [rows[["row_id", "x", "w"]], rows[["row_id", "y", "z", "w"]]]
@@ -407,3 +428,21 @@ def test_a_false_reply_is_told():
         false = rows.copy()
         false[place] = 0
         assert "weights" in impossible_products({"moments": false[None]}, known)
+
+
+#: Of the checks of a method those without faults.
+CHECKS = ("runs", "order_of_parties", "split_of_rows", "nothing_undeclared_travels", "secure_sums")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [(numbers(table(120)), {}), (table(120), BLOCKS), (series(150), ORDER)],
+    ids=["numbers", "categories", "series"],
+)
+def test_the_checks_of_a_method_pass_with_weights(rows, options):
+    every = method_checks("moments", parties(rows, (40, 80)), **W, **options)
+    checks = [one for one in every if one[0] in (*CHECKS, "resume")]
+    found = report_of("moments", checks, {})
+    assert found.passed, found.table()
+    assert len(found.results) == len(CHECKS) + 1

@@ -665,7 +665,7 @@ class MomentsOptions(
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         by_sums = self.aggregation == "mean" and not (self.held_out or self.private)
-        by_sums = by_sums and not (self.compares_parties or self.weight_column)
+        by_sums = by_sums and not self.compares_parties
         return by_sums and not self.incomplete and self.center == "global" and self.order == 0
 
     def check(self) -> None:

@@ -9,20 +9,28 @@ import numpy as np
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.core.blocks.design import Category
-from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.check.columns import as_numbers, kind_of
+from flwr_causal.data.check.party_table import complete_rows, prepare_columns
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.data.read.pieces import pieces
+from flwr_causal.data.read.pieces import pieces, selected
 from flwr_causal.data.series.series import value_columns
+from flwr_causal.errors import DataError
 from flwr_causal.protocol.second_moments import sent_design
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Design
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.options import DesignPartyOptions
+
+#: What a column of weights must be.
+REMEDY = "give each row a number, 0 or more, or leave the row out"
 
 
 class DesignClient(InterventionClient, SeriesClient):
@@ -30,8 +38,56 @@ class DesignClient(InterventionClient, SeriesClient):
 
     options: DesignPartyOptions
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The columns that are needed and are no variables, among them that of weights."""
+        return (*super().other_columns, self.options.weight_column)
+
+    def table(self) -> Table:
+        """Return the party's table without the column of weights."""
+        name, table = self.options.weight_column, super().table()
+        return selected(table, [one for one in table.columns if one != name]) if name else table
+
+    def describe(self, policy: Policy) -> TableReport:
+        """Report the table, once its weights are checked."""
+        if self.options.weighted:
+            weights_in(super().table(), self.options.weight_column)
+        return super().describe(policy)
+
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
-        """Yield the rows z in pieces: of numbers, of functions of numbers, and of categories.
+        """Yield the rows z in pieces, with ``order`` lags (default: the agreed number).
+
+        Where rows have weights, these are the first column.
+        """
+        weights, start = self._weights(order), 0
+        for rows in self._design_rows(order):
+            own = None if weights is None else weights[start : start + len(rows)]
+            yield rows if own is None else np.column_stack([own, rows])
+            start += len(rows)
+
+    def _weights(self, order: int | None) -> FloatArray | None:
+        """Return the weights of the rows z, shape (n_k,); None where they have none."""
+        if not self.options.weighted:
+            return None
+        policy = self.setup.policy
+        every = weights_in(super().table(), self.options.weight_column)
+        if not self.order:
+            kept = [complete_rows(piece, policy) for piece in pieces(self.table())]
+            return every[np.concatenate(kept)]
+        if order in (None, self.order):
+            return every[self.kept_rows(policy)[:, 0]]
+        return np.concatenate(self._drawn([every[one.rows[order:]] for one in self.series()]))
+
+    def products_by_set(
+        self, designs: Iterable[FloatArray], places: IntArray | None = None, count: int = 1
+    ) -> FloatArray:
+        """Return the sums of products of the rows of each set, those of weights times them."""
+        if self.options.weighted:
+            designs = map(sent_design(self.setup).of_weighted, designs)
+        return super().products_by_set(designs, places, count)
+
+    def _design_rows(self, order: int | None) -> Iterator[FloatArray]:
+        """Yield the columns of numbers, of functions of numbers, and of categories.
 
         Missing cells are NaN, and so are all of a variable that the party lacks.
         """
@@ -85,3 +141,37 @@ class DesignClient(InterventionClient, SeriesClient):
         acted = acted_on(self.setup.targets, self.setup.names)
         for rows, sets in self.rows_with_sets():
             yield rows, None if sets is None else acted[sets]
+
+
+def weights_in(table: Table, name: str) -> FloatArray:
+    """Return the weights of a table's rows, shape (n,).
+
+    Raises
+    ------
+    DataError
+        If the table has no such column, or weights are no numbers, missing, infinite or negative,
+        or none is above 0.
+    """
+    if name not in table.columns:
+        raise DataError(
+            f"the table has no column {name!r}, which weight_column names: add it, with 1 in rows "
+            "that count once"
+        )
+    own = [piece[name] for piece in pieces(selected(table, [name]))]
+    if any(kind_of(part) != "numeric" for part in own):
+        raise DataError(
+            f"column {name!r}, which weight_column names, does not hold numbers alone: {REMEDY}"
+        )
+    weights = np.concatenate([as_numbers(part) for part in own])
+    for text, wrong in (
+        ("missing or infinite", ~np.isfinite(weights)),
+        ("negative", weights < 0),
+    ):
+        if wrong.any():
+            raise DataError(
+                f"column {name!r}, which weight_column names, has {text} weights in "
+                f"{int(wrong.sum())} of {len(wrong)} rows: {REMEDY}"
+            )
+    if not weights.any():
+        raise DataError(f"column {name!r}, which weight_column names, is 0 in all rows: {REMEDY}")
+    return weights

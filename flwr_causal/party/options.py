@@ -122,7 +122,7 @@ moments:
     server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
     solver=auto|order|class|dagma|notears|ges sparsity=NUMBER|auto|bic|held-out
     stability=NUMBER standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
-    time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep
+    time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep weight_column=TEXT
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=auto|global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER

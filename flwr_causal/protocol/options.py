@@ -277,6 +277,11 @@ class LinearPartyOptions(PartyOptions):
     held_out: bool = field(metadata=seen_as(_held_out))
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return False
+
+    @property
     def lags(self) -> int:
         """The number of lags; 0 for rows without time."""
         return 0
@@ -395,4 +400,17 @@ class PerceptronPartyOptions(KnowledgePartyOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class DesignPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesPartyOptions):
-    """How the parties make the rows of a design, see :mod:`core.blocks.design`."""
+    """How the parties make the rows of a design, see :mod:`core.blocks.design`.
+
+    Parameters
+    ----------
+    weight_column : str, default ""
+        The column of the rows' weights; empty: each row counts once.
+    """
+
+    weight_column: str = ""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return bool(self.weight_column)

@@ -48,6 +48,7 @@ def sent_design(setup: Setup) -> Design:
         standardized=standardized or functions > 1 or bool(setup.states),
         order=options.lags,
         marked=options.center == "phase",
+        weighted=options.weighted,
     )
 
 
@@ -61,10 +62,16 @@ def sends_levels(setup: Setup) -> bool:
 
 
 def num_columns(setup: Setup) -> int:
-    """Return s, the number of columns of z: it follows from options and states, before any mean."""
+    """Return s, the number of columns of z: it follows from options and states, before any mean.
+
+    Sums of weighted rows have their roots and weights as columns. Missing cells are expected
+    without them.
+    """
     options: LinearPartyOptions = setup.options
     states = setup.states or ((),) * len(setup.names)
     marks = int(options.center == "phase")
+    if setup.policy.missing_values != "em":
+        marks += 2 * options.weighted
     return marks + (1 + options.lags) * sum(widths_of(states, options.functions))
 
 
@@ -88,8 +95,13 @@ def largest_columns(setup: Setup) -> FloatArray:
     return np.concatenate([np.ones(1 + design.marked), now, *[LAGS_ROOM * now] * design.order])
 
 
-def largest_sums(setup: Setup) -> FloatArray:
-    """Return bounds of the mean products of the rows [1, z], by Cauchy and Schwarz."""
+def largest_sums(setup: Setup) -> FloatArray | None:
+    """Return bounds of the mean products of the rows [1, z], by Cauchy and Schwarz.
+
+    None where rows have weights, of which no largest one is known: secure sums of them are exact.
+    """
+    if sent_design(setup).weighted:
+        return None
     own = largest_columns(setup)
     return np.outer(own, own)
 
@@ -193,11 +205,19 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     else:
         every = moments.reshape(-1, *moments.shape[-2:])
         moments = every[: num_sets(setup)].sum(axis=0)
-    moments = design.without_mark(moments)
     rows = float(moments[0, 0])
     left_out = bool(setup.targets) and setup.small.withheld > 0
     if rows - 1 > OF_ONES or (1 - rows > OF_ONES and not left_out):
         return "the products are not means over rows that begin with 1"
+    if design.weighted:
+        none = not moments[2, 2] > 0
+        if none and left_out:
+            return ""
+        if none or abs(moments[1, 1] - moments[0, 2]) > RELATIVE * moments[0, 2]:
+            return "the products are not those of rows with weights"
+        moments = design.effective(moments, moments)
+        rows = float(moments[0, 0])
+    moments = design.without_mark(moments)
     error = RELATIVE * max(rows, 0.0)
     squares: dict[str, float] = {}
     for block, columns in zip(design.variables, columns_of(design.widths), strict=False):
@@ -209,9 +229,10 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
         other = np.abs(own - np.diag(shares)).max(initial=0.0) > error
         if other or shares.min(initial=0.0) < -error or shares.sum() > rows + error:
             return f"the products of the states of '{block.name}' are not those of counts of rows"
-    # Series that are centred by their own means report no squares about the agreed ones.
+    # Series that are centred by their own means report no squares about the agreed ones, and
+    # reports know of no weights.
     own_levels = setup.options.center in ("series", "phase")
-    if known.resampled or own_levels:
+    if known.resampled or own_levels or design.weighted:
         return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
 
@@ -246,10 +267,10 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
     Parameters
     ----------
     arrays : dict
-        ``counts`` and ``products`` of shape (sets, s, s), in units of n; those of levels may
-        follow.
+        ``counts`` and ``products`` of shape (sets, s, s), in units of n, which those of levels may
+        follow; ``weights`` of shape (2,).
     known : ReplyContext
-        Of resampled rows nothing is compared.
+        Of resampled rows, and of rows with weights, nothing is compared.
 
     Returns
     -------
@@ -257,10 +278,15 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         The first column that differs, in words; "" if none does.
     """
     report, design = known.report, sent_design(known.setup)
-    if known.resampled or not report.has_sums:
+    if design.weighted:
         return ""
+    if (np.abs(arrays["weights"] - 1) > OF_ONES).any():
+        return "the rows have weights, and the run has none"
+    share = min(known.sizes["n"] / max(report.rows, 1), 1.0)
+    if known.resampled or not report.has_sums:
+        more = share * arrays["counts"][: num_sets(known.setup)].max() > 1 + OF_ONES
+        return "two cells are seen in more rows than there are" if more else ""
     columns = {column.name: column for column in report.columns}
-    share = min(known.sizes["n"] / report.rows, 1.0)
     sets = slice(None, -1 if sends_levels(known.setup) else None)
     counts, products = (arrays[name][sets].sum(axis=0) for name in ("counts", "products"))
     squares: dict[str, float] = {}

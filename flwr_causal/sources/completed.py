@@ -36,7 +36,7 @@ from flwr_causal.core.blocks.missing import (
 )
 from flwr_causal.core.interventions.moments import rows_by_variable
 from flwr_causal.core.linear.levels import SeenLevels, about_means, between_units
-from flwr_causal.core.linear.moments import columns_of, mean_and_second
+from flwr_causal.core.linear.moments import columns_of, mean_and_second, pairwise
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError, FederationError
@@ -48,6 +48,7 @@ from flwr_causal.sources.products import (
     Products,
     in_new_units,
     products_with_ones,
+    require_informing,
     solved_design,
 )
 
@@ -70,11 +71,18 @@ SEEN = Exchange(
         Disclosure(
             "counts",
             "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
-            "interventions those of each set of targets. With center='auto' or 'party' here and "
-            "below one array more, at [i, i] whether the party has such rows, 0, and the square "
-            "of their sum by their number",
+            "interventions those of each set of targets; here and below with weight_column each "
+            "row as its weight. With center='auto' or 'party' here and below one array more, at "
+            "[i, i] whether the party has such rows, 0, and the square of their sum by their number",
             ("folds", "w", "w"),
-            "probability",
+            "non-negative",
+            "mean",
+        ),
+        Disclosure(
+            "weights",
+            "mean weight and mean squared weight of the rows; 1 and 1 without weight_column",
+            (2,),
+            "non-negative",
             "mean",
         ),
         Disclosure(
@@ -216,7 +224,7 @@ def completed_products(
         Edges between variables that too few rows have together are taken out.
     options : CompletedOptions
     """
-    design = solved_design(agreement, options)
+    design = replace(solved_design(agreement, options), weighted=False)
     levels = "" if agreement.targets or not options.level_sums else options.center
     found = yield from expected_moments(
         agreement, design.blocks, masks, by_party=options.by_party, levels=levels
@@ -224,7 +232,7 @@ def completed_products(
     own, products = replace(agreement, total=found.effective_rows), found.products
     if not options.takes_blocks:
         own = _of_completed(own, products)
-        design = solved_design(own, options)
+        design = replace(solved_design(own, options), weighted=False)
         # The parties' z is in the agreed standard deviations, and now in the solver's units.
         units = np.tile(np.sqrt(agreement.variance) / design.scale, 1 + options.order)
         products = in_new_units(products, units)
@@ -278,8 +286,9 @@ def expected_moments(
     Raises
     ------
     DataError
-        If the first estimate is none, as where a column is constant in the rows that have it, or if
-        levels are taken out as stated, and a column varies between parties only.
+        If the first estimate is none, as where a column is constant in the rows that have it, or
+        in those that count by their weights, or if levels are taken out as stated, and a column
+        varies between parties only.
     """
     # Compiled searches, which a party that imports this module does not need.
     from flwr_causal.core.blocks.lacking import (
@@ -294,13 +303,21 @@ def expected_moments(
 
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
-    of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    # A row counts as its weight times a constant, so that all count as Kish's effective rows.
+    weight, square = replies["weights"]
+    rows_of_unit = n * float(weight / square)
+    of_sets = SeenSums(*(np.asarray(rows_of_unit * replies[one]) for one in SeenSums._fields))
     taken = False
     said: tuple[str, ...] = ()
     if levels:
         of_units = SeenSums(*(part[-1] for part in of_sets))
         of_sets = SeenSums(*(part[:-1] for part in of_sets))
         taken, said = yield from _levels(of_sets, of_units, blocks, stated=levels == "party")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns = tuple(block.name for block in blocks for _ in range(block.width))
+        counts, sums, products = (part.sum(axis=0) for part in of_sets)
+        informing = pairwise(products, sums, counts)
+        require_informing(rows_of_unit * float(weight), columns, *informing)
     # Replies arrive as means over the rows: counts are whole again.
     of_sets = of_sets._replace(counts=np.rint(of_sets.counts))
     seen = SeenSums(*(part.sum(axis=0) for part in of_sets))
@@ -345,7 +362,7 @@ def expected_moments(
     return EstimatedMoments(
         _of_fewer_rows(found.products / share, rows, found.units),
         together,
-        round(n * share),
+        round(n * share / float(weight)),
         max(rows - found.units + 1, 1),
         found.steps,
         found.units,
@@ -483,10 +500,17 @@ def _depending(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
 @answers(SEEN)
 def sums_of_seen(rows: DesignRows, asked: Asked) -> Arrays:
     """Return sums over a party's rows in which two cells are seen."""
-    sums = np.sum([[seen_sums(one) for one in own] for own in rows.rows_by_targets()], axis=0)
+    sums, weights = [], np.zeros(2)
+    for own in rows.rows_by_targets():
+        parts = [_parted(rows, one) for one in own]
+        sums.append([seen_sums(*part) for part in parts])
+        each = [np.ones(len(part)) if of is None else of for part, of in parts]
+        weights += [sum(float((of**power).sum()) for of in each) for power in (1, 2)]
+    total = np.sum(sums, axis=0)
     if sends_levels(rows.setup):
-        sums = np.concatenate([sums, [levels_of_seen(SeenSums(*sums[0]))]])
-    return SeenSums(*np.swapaxes(sums / rows.num_rows, 0, 1))._asdict()
+        total = np.concatenate([total, [levels_of_seen(SeenSums(*total[0]))]])
+    means = total / rows.num_rows
+    return {**SeenSums(*np.swapaxes(means, 0, 1))._asdict(), "weights": weights / rows.num_rows}
 
 
 @answers(OWN)
@@ -498,8 +522,8 @@ def own_products(rows: DesignRows, asked: Asked) -> Arrays:
     FederationError
         As of :func:`estimate_of`.
     """
-    own = np.concatenate(list(rows.sum_rows()))
-    return {"expected": own_sums(own, estimate_of(asked).of_set(0)) / rows.num_rows}
+    own, weights = _parted(rows, np.concatenate(list(rows.sum_rows())))
+    return {"expected": own_sums(own, estimate_of(asked).of_set(0), weights) / rows.num_rows}
 
 
 @answers(EXPECTED)
@@ -513,17 +537,25 @@ def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
     """
     estimate = estimate_of(asked)
     if asked["levels"]:
-        own = np.concatenate([*rows.sum_rows()])
         first = estimate.of_set(0)
-        estimate = at_own_level(own, first).for_sets(1)
+        estimate = at_own_level(np.concatenate([*rows.sum_rows()]), first).for_sets(1)
+
+    def expected(one: FloatArray, number: int) -> FloatArray:
+        own, weights = _parted(rows, one)
+        return expected_sums(own, estimate.of_set(number), weights)
+
     parts = (
-        np.array([expected_sums(one, estimate.of_set(k)) for k, one in enumerate(own)])
-        for own in rows.rows_by_targets()
+        np.array([expected(one, k) for k, one in enumerate(own)]) for own in rows.rows_by_targets()
     )
     sums = reduce(np.add, parts)
     if sends_levels(rows.setup):
         sums = np.concatenate([sums, between_units(sums[:, 0, 1:], sums[:, 0, 0])[None]])
     return {"expected": sums / rows.num_rows}
+
+
+def _parted(party: DesignRows, rows: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """Return a party's rows without their weights, and the weights; None where it has none."""
+    return (rows[:, 1:], rows[:, 0]) if party.options.weighted else (rows, None)
 
 
 def estimate_of(asked: Asked) -> MomentEstimate:

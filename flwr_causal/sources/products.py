@@ -15,10 +15,13 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import Design, functions_of
 from flwr_causal.core.interventions.moments import moments_by_variable
+from flwr_causal.core.linear.moments import mean_and_second
+from flwr_causal.core.ties import whole
 from flwr_causal.data.interventions import acted_on
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
@@ -26,10 +29,19 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
 
+#: Fewest effective rows, as of rows that each count once.
+LEAST_ROWS = 2
+#: A column whose weighted variance is at most this share of its mean square is constant: it is
+#: centred by the mean of all rows, those of weight 0 too.
+CONSTANT = 1e-10
+
 
 @dataclass(frozen=True, eq=False)
 class Products:
     """Products of the rows of all parties, and what to know of them.
+
+    Where a source gives those of a weighted design, they become those of its effective rows, see
+    :meth:`~flwr_causal.core.blocks.design.Design.effective`: no solver knows of weights.
 
     Parameters
     ----------
@@ -78,6 +90,29 @@ class Products:
     parts: Mapping[str, FloatArray] = field(default_factory=dict)
     units: int = 1
 
+    def __post_init__(self) -> None:
+        if self.design.weighted:
+            for name, value in self._counted().items():
+                object.__setattr__(self, name, value)
+
+    def _counted(self) -> dict[str, Any]:
+        """Return what weighted rows are as effective ones, by field."""
+        design, pooled = self.design, self.values.sum(axis=0)
+        values = design.effective(self.values, pooled)
+        total = values.sum(axis=0)
+        share = float(total[0, 0])
+        rows = whole(self.agreement.n * share)
+        require_informing(rows, design.columns, *mean_and_second(total))
+        lags = self.of_fewer_lags
+        return {
+            "agreement": replace(self.agreement, total=rows),
+            "design": replace(design, weighted=False),
+            "values": values / share,
+            "of_fewer_lags": None if lags is None else design.effective(lags, pooled) / share,
+            "info": {**self.info, "effective_rows": rows},
+            "parts": {name: design.effective(own, pooled) for name, own in self.parts.items()},
+        }
+
     @cached_property
     def moments(self) -> Moments | list[Moments]:
         """Moments of all rows; under interventions one for each variable.
@@ -96,6 +131,39 @@ class Products:
         acted, shifted = _acted(agreement)
         names, n = agreement.names, agreement.n
         return moments_by_variable(self.values, acted, n, columns, names, shifted)
+
+
+def require_informing(
+    num_rows: float, columns: Sequence[str], mean: FloatArray, second: FloatArray
+) -> None:
+    """Check that the rows that count by their weights are several, and that columns vary in them.
+
+    Parameters
+    ----------
+    num_rows : float
+        The number of effective rows.
+    columns : sequence of str
+        The name of each column.
+    mean, second : ndarray of shape (s,), (s, s)
+        Of these rows; NaN where none has a column.
+
+    Raises
+    ------
+    DataError
+        Naming what to do.
+    """
+    if num_rows < LEAST_ROWS:
+        raise DataError(
+            f"by their weights (weight_column) all rows together count as {num_rows:.0f} effective "
+            "row: trim the largest weights"
+        )
+    variances = np.diagonal(second)
+    constant = ~(variances > CONSTANT * (variances + mean**2))
+    if constant.any():
+        raise DataError(
+            f"column {columns[int(np.argmax(constant))]!r} has one value, or none, in the rows "
+            "that count by their weights (weight_column): leave it out, or correct the weights"
+        )
 
 
 def changed_mechanisms(agreement: Agreement) -> BoolArray:
@@ -158,6 +226,10 @@ class DesignOptions(Protocol):
     def center(self) -> str:
         """Whose means are subtracted."""
 
+    @property
+    def weight_column(self) -> str:
+        """The column of the rows' weights; empty without."""
+
 
 def solved_design(agreement: Agreement, options: DesignOptions) -> Design:
     """Return the design in whose units the solver works.
@@ -174,4 +246,5 @@ def solved_design(agreement: Agreement, options: DesignOptions) -> Design:
         standardized=options.standardize or options.takes_blocks or options.model == "additive",
         order=options.order,
         marked=options.center == "phase",
+        weighted=bool(options.weight_column),
     )

@@ -38,7 +38,9 @@ SUMS = Exchange(
             "model='additive' or 'curved' further functions of it), for each state of a category "
             "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
             "of states; and of time series their lags, with center='phase' after a mark of the "
-            "rows that are not perturbed. In moments with center='auto' or 'party' two arrays, "
+            "rows that are not perturbed. With weight_column the rows are [1, sqrt(w), w, "
+            "sqrt(w) z] for the weight w of each row: the sums of w, of its square, and of the "
+            "weighted products. In moments with center='auto' or 'party' two arrays, "
             "about the mean of the party's rows, or of each of its series, with the degrees of "
             "freedom over n_k at [0, 0], and of these means",
             ("folds", "s", "s"),

@@ -14,6 +14,7 @@ def agreed(names, states, mean, variance, *, missing_values="fail", **options):
         "folds": 1,
         "lags": 0,
         "levels": False,
+        "weighted": False,
     }
     return SimpleNamespace(
         names=names,

@@ -38,6 +38,7 @@ STATED = {
     "categories": "b",
     "time_column": "b",
     "phase_column": "c",
+    "weight_column": "w",
 }
 
 

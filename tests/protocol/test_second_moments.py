@@ -248,7 +248,11 @@ GAPS = TABLE.mask(RNG.random(TABLE.shape) < 0.2)
 def seen(rows, n):
     """Counts, sums and products of the rows in which two cells are seen."""
     marks, filled = (~np.isnan(rows)).astype(float), np.nan_to_num(rows)
-    return {"counts": (marks.T @ marks)[None] / n, "products": (filled.T @ filled)[None] / n}
+    return {
+        "counts": (marks.T @ marks)[None] / n,
+        "products": (filled.T @ filled)[None] / n,
+        "weights": np.ones(2),
+    }
 
 
 @pytest.mark.parametrize("states", [False, True])
@@ -261,7 +265,8 @@ def test_sums_over_seen_cells_are_those_of_the_report(states):
         z = np.column_stack([z, codes == 0, codes == 1])
     arrays, known = seen(z, 50), known_of(setup, report)
     assert other_sums(arrays, known) == ""
-    half = {name: np.repeat(own / 2, 2, axis=0) for name, own in arrays.items()}
+    sets = {name: np.repeat(arrays[name] / 2, 2, axis=0) for name in ("counts", "products")}
+    half = arrays | sets
     assert other_sums(half, known) == ""
     for place, name in enumerate("ab"):
         for factor in (0.98, 1.02):
@@ -272,6 +277,10 @@ def test_sums_over_seen_cells_are_those_of_the_report(states):
             wrong = {key: own.copy() for key, own in arrays.items()}
             wrong["products"][0, place, place] *= factor
             assert WRONG.format(name) in other_sums(wrong, known)
+    weighted = arrays | {"weights": np.array([1.1, 1.3])}
+    assert "the rows have weights" in other_sums(weighted, known)
+    more = arrays | {"counts": 2 * arrays["counts"]}
+    assert "in more rows than there are" in other_sums(more, replace(known, resampled=True))
     without = replace(report, has_sums=False)
     assert other_sums(wrong, replace(known, report=without)) == ""
 
@@ -282,7 +291,7 @@ def test_a_share_of_a_secure_sum_bounds_what_was_seen():
     report = describe(GAPS, Policy(missing_values="em"), sums=True)
     arrays = seen(((GAPS - setup.mean) / (2.0, 30.0)).to_numpy(), 50)
     for factor, words in ((1.0, ""), (2.0, ""), (2.2, "has values in other rows")):
-        own = {name: factor * one for name, one in arrays.items()}
+        own = arrays | {name: factor * arrays[name] for name in ("counts", "products")}
         found = other_sums(own, known_of(setup, report, n=25))
         assert words in found if words else found == ""
 

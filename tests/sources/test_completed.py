@@ -215,6 +215,7 @@ SETS = [with_gaps(chain(12, 5 + k, np.ones(3)) - k, 0.2, k) for k in range(2)]
 #: In two pieces; 30 rows, of which some are in no set.
 PARTY = SimpleNamespace(
     num_rows=30,
+    options=SimpleNamespace(weighted=False),
     setup=SimpleNamespace(num_rows=99, targets=(), options=SimpleNamespace(levels=False)),
     rows_by_targets=lambda: iter([[one[:5] for one in SETS], [one[5:] for one in SETS]]),
     sum_rows=lambda: iter([SETS[0][:5], SETS[0][5:]]),
@@ -243,13 +244,14 @@ def test_seen_cells_are_counted_by_set():
 
 def test_products_of_a_party_are_by_its_own_estimate():
     """Where it has rows enough; of fewer it is one step from the common estimate."""
-    few = SimpleNamespace(num_rows=12, sum_rows=PARTY.sum_rows)
+    few = SimpleNamespace(num_rows=12, options=PARTY.options, sum_rows=PARTY.sum_rows)
     one = {name: own[:1] for name, own in ESTIMATE.items()}
     sent = own_products(few, one)["expected"]
     np.testing.assert_allclose(
         sent, step(SETS[0], one["mean"][0], one["second"][0]) / 12, atol=1e-12
     )
-    many = SimpleNamespace(num_rows=200, sum_rows=lambda: iter([ROWS[:75], ROWS[75:]]))
+    pieces = [ROWS[:75], ROWS[75:]]
+    many = SimpleNamespace(num_rows=200, options=PARTY.options, sum_rows=lambda: iter(pieces))
     start = {"mean": MEAN[None] + 0.1, "second": SECOND[None] * 2}
     sent = own_products(many, start)["expected"]
     assert sent[0, 0] == pytest.approx(148 / 200)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from pooled import products
 
+from flwr_causal.core.blocks.design import Design, row_products
+from flwr_causal.data.check.agreement import Agreement
 from flwr_causal.errors import DataError
 from flwr_causal.sources.products import (
     Products,
@@ -53,6 +55,7 @@ class Options:
     standardize: bool = False
     order: int = 0
     center: str = "global"
+    weight_column: str = ""
 
 
 @pytest.mark.parametrize(
@@ -108,3 +111,34 @@ def test_shifted_mechanisms_have_changed_and_their_rows_count_about_their_own_le
     np.testing.assert_array_equal(
         changed_mechanisms(agreement_of(targets=((), ("c",)))), [[0] * 3, [0, 0, 1]]
     )
+
+
+def test_products_of_weighted_rows_are_those_of_effective_ones():
+    names, weights = ("a", "b", "c"), RNG.exponential(size=40)
+    mean, variance = np.zeros(3), np.ones(3)
+    numbers, rows = ("numeric",) * 3, {"p": 15, "q": 25}
+    agreement = Agreement(names, numbers, rows, mean, variance, {}, ())
+    design = Design.of(names, mean, variance, weighted=True)
+    of_weighted = design.of_weighted(np.column_stack([weights, Z]))
+    assert of_weighted.shape[1] == design.size
+    parts = {"p": row_products(of_weighted[:15]), "q": row_products(of_weighted[15:])}
+    folds = np.array([*parts.values()]) / 40
+    fewer = row_products(of_weighted[:33])[None] / 40
+    found = Products(agreement, None, design, folds, fewer, parts=parts)
+
+    def weighted(chosen):
+        with_ones = np.column_stack([np.ones(40), Z])[chosen]
+        return (with_ones * weights[chosen, None]).T @ with_ones
+
+    # Each row counts as its weight times this.
+    constant = weights.sum() / (weights**2).sum()
+    assert found.agreement.n == round(constant * weights.sum()) < 40
+    for place, (name, chosen) in enumerate((("p", slice(15)), ("q", slice(15, None)))):
+        np.testing.assert_allclose(found.parts[name], constant * weighted(chosen))
+        np.testing.assert_allclose(found.values[place], weighted(chosen) / weights.sum())
+    np.testing.assert_allclose(found.of_fewer_lags[0], weighted(slice(33)) / weights.sum())
+    assert found.moments.n == found.agreement.n == found.info["effective_rows"]
+    np.testing.assert_allclose(found.moments.mean, np.average(Z, axis=0, weights=weights))
+    second = np.cov(Z, rowvar=False, aweights=weights, ddof=0)
+    np.testing.assert_allclose(found.moments.second, second)
+    assert not found.design.weighted

@@ -401,7 +401,11 @@ def compared(count=0.75, product=None, rows=4):
     setup = agreed(("x", "y"), (), mean, variance, missing_values="em")
     known = SimpleNamespace(setup=setup, report=report, sizes={"n": rows}, resampled=False)
     # The party lacks the column y.
-    arrays = {"counts": np.diag([count, 0.0])[None], "products": np.diag([products, 0.0])[None]}
+    arrays = {
+        "counts": np.diag([count, 0.0])[None],
+        "products": np.diag([products, 0.0])[None],
+        "weights": np.ones(2),
+    }
     return other_sums(arrays, known)
 
 

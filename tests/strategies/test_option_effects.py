@@ -130,7 +130,7 @@ REASONS = {
         (
             *("series_column", "time_column", "gaps", "phase_column", "perturbed_from"),
             *("perturbed_to", "interventions", "intervention_column", "exclude"),
-            *("columns", "dictionary"),
+            *("columns", "dictionary", "weight_column"),
         ),
         "of columns that these tables do not have",
     ),

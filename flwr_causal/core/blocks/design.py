@@ -15,6 +15,8 @@ References
 ----------
 Andrews, B., Ramsey, J. & Cooper, G. F. (2019). Learning high-dimensional directed acyclic graphs
 with mixed data-types. PMLR 104.
+
+Kish, L. (1965). Survey sampling. Wiley.
 """
 
 from __future__ import annotations
@@ -230,11 +232,16 @@ class Design:
     marked : bool, default False
         Whether the first column of z is a mark g: 1 in rows that are centred by the agreed means, 0
         in those that are centred by their own (``center="phase"``).
+    weighted: bool = False
+        Whether each row has a weight w >= 0. The party's z then has w before the other columns, and
+        sums are over the rows [1, sqrt(w), w, sqrt(w) z]: they have the sums of w, of w^2, and of
+        the products of [1, z], each times w. See :meth:`of_weighted` and :meth:`effective`.
     """
 
     variables: tuple[Variable, ...]
     order: int = 0
     marked: bool = False
+    weighted: bool = False
 
     @classmethod
     def of(
@@ -249,6 +256,7 @@ class Design:
         standardized: bool = True,
         order: int = 0,
         marked: bool = False,
+        weighted: bool = False,
     ) -> Design:
         """Return the design of columns that parties have agreed on.
 
@@ -260,12 +268,12 @@ class Design:
             Of each number.
         standardized : bool, default True
             Whether numbers are divided by their standard deviations.
-        order, marked
+        order, marked, weighted
             As of the class.
         """
         units = variance if standardized else np.ones(len(names))
         variables = variables_of(names, states, mean, units, functions, values)
-        return cls(variables, order, marked)
+        return cls(variables, order, marked, weighted)
 
     @cached_property
     def blocks(self) -> tuple[Variable, ...]:
@@ -284,8 +292,8 @@ class Design:
 
     @property
     def size(self) -> int:
-        """s, the number of columns of z, with the mark."""
-        return self.marked + sum(self.widths)
+        """s, the number of columns beside the ones, with the mark, or root and weight."""
+        return self.marked + 2 * self.weighted + sum(self.widths)
 
     @property
     def numbers(self) -> bool:
@@ -330,6 +338,27 @@ class Design:
         """Return products of the rows [1, z], less those of the mark."""
         return np.delete(np.delete(products, 1, -1), 1, -2) if self.marked else products
 
+    def of_weighted(self, rows: FloatArray) -> FloatArray:
+        """Return the columns of sums beside the ones, (n, s), from a party's rows [w, z]."""
+        roots = np.sqrt(rows[:, :1])
+        return np.column_stack([roots, rows[:, :1], roots * rows[:, 1:]])
+
+    def effective(self, products: FloatArray, pooled: FloatArray) -> FloatArray:
+        """Return the products of rows [1, z] that each count as their weight times a constant.
+
+        The constant is sum w / sum w^2 over all rows, which all rows together then count as: Kish's
+        effective number of rows, (sum w)^2 / sum w^2. It does not depend on the weights' unit.
+
+        Parameters
+        ----------
+        products : ndarray of shape (..., 1 + s, 1 + s)
+            Of weighted rows.
+        pooled : ndarray of shape (1 + s, 1 + s)
+            Those of all rows, divided by any number.
+        """
+        kept = [1, *range(3, products.shape[-1])]  # sqrt(w) [1, z]
+        return np.asarray(products[..., kept, :][..., kept] * (pooled[1, 1] / pooled[2, 2]))
+
     def moments(self, products: FloatArray, num_rows: int) -> Moments:
         """Return the moments of rows from their products, (1 + s, 1 + s) divided by ``num_rows``.
 
@@ -361,7 +390,7 @@ class Design:
             about = np.outer(level, by_mean)
             inner = own[1 + place :, 1 + place :]
             second = inner - about - about.T + count * np.outer(level, level)
-            rows = whole(num_rows * float(share))
+            rows = max(whole(num_rows * float(share)), 1)
             found.append(Moments(rows, level, second / share, self.columns))
         return found
 

@@ -111,11 +111,20 @@ class MomentEstimate(NamedTuple):
         return MomentEstimate(mean, np.broadcast_to(self.second, (*shape, shape[-1])))
 
 
-def seen_sums(rows: FloatArray) -> SeenSums:
-    """Return the sums of rows, shape (n, d), in which missing cells are NaN."""
+def seen_sums(rows: FloatArray, weights: FloatArray | None = None) -> SeenSums:
+    """Return the sums of rows, shape (n, d), in which missing cells are NaN.
+
+    Each row counts as its weight, shape (n,); default: once.
+    """
     seen = ~np.isnan(rows)
     filled, marks = np.where(seen, rows, 0.0), seen.astype(np.float64)
-    return SeenSums(marks.T @ marks, filled.T @ marks, filled.T @ filled)
+    by_filled, by_marks = _times(weights, filled), _times(weights, marks)
+    return SeenSums(marks.T @ by_marks, filled.T @ by_marks, filled.T @ by_filled)
+
+
+def _times(weights: FloatArray | None, rows: FloatArray) -> FloatArray:
+    """Return rows times their weights, if there are any."""
+    return rows if weights is None else weights[:, None] * rows
 
 
 def effective_rows(counts: FloatArray) -> int:
@@ -251,7 +260,9 @@ def _completion(
     return mean + deviations, places, np.asarray(covariances, dtype=np.float64)
 
 
-def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
+def expected_sums(
+    rows: FloatArray, estimate: MomentEstimate, weights: FloatArray | None = None
+) -> FloatArray:
     """Return the sums of one step, over the rows of which a cell is seen.
 
     Parameters
@@ -259,6 +270,8 @@ def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
     rows : ndarray of shape (n, d)
         Missing cells are NaN.
     estimate : MomentEstimate
+    weights : ndarray of shape (n,), optional
+        As what each row counts; default: once. What is expected does not depend on them.
 
     Returns
     -------
@@ -269,10 +282,12 @@ def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
     products: FloatArray = np.zeros((1 + d, 1 + d))
     for part in completions(rows, estimate):
         full = np.column_stack([np.ones(len(part.rows)), part.rows])
-        products += full.T @ full
+        own = None if weights is None else weights[part.numbers]
+        products += full.T @ _times(own, full)
         if part.places.size:
             pairs = (part.places[:, :, None] * d + part.places[:, None, :]).ravel()
-            added = np.bincount(pairs, part.covariances.ravel(), d * d).reshape(d, d)
+            left = _times(own, part.covariances.reshape(len(full), -1))
+            added = np.bincount(pairs, left.ravel(), d * d).reshape(d, d)
             products[1:, 1:] += (added + added.T) / 2
     return products
 
@@ -476,7 +491,9 @@ def depends_on(seen: SeenSums) -> IntArray:
     return found[np.argsort(-as_ranked(z[tuple(found.T)]), kind="stable")]
 
 
-def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
+def own_sums(
+    rows: FloatArray, start: MomentEstimate, weights: FloatArray | None = None
+) -> FloatArray:
     """Return the expected sums of a party's rows by the party's own estimate.
 
     Parameters
@@ -485,6 +502,8 @@ def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
         Missing cells are NaN.
     start : MomentEstimate
         Of all columns, with which the party's steps begin.
+    weights : ndarray of shape (n,), optional
+        As of :func:`expected_sums`.
 
     Returns
     -------
@@ -501,7 +520,7 @@ def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
     # A column that is constant at the party.
     hardly = RIDGE * np.diagonal(estimate.second)
     for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
-        found = expected_sums(own, estimate)
+        found = expected_sums(own, estimate, weights)
         steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
         constant = (np.diagonal(steps[-1][1].second) <= hardly).any()
         if constant or change(*steps[-1]) < OWN_TOLERANCE:

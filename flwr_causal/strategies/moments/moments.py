@@ -32,6 +32,7 @@ from flwr_causal.sources.joined import joined_products
 from flwr_causal.sources.products import Products, solved_design, target_info
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.local_graphs import require_several
@@ -402,8 +403,11 @@ class Moments(JoiningStrategy):
     ) -> Baselines | None:
         """Return the results without a federation; where columns differ, of the joined rows.
 
-        A party alone then has some of the columns only, and no graph of all.
+        A party alone then has some of the columns only, and no graph of all. Where rows have
+        weights, the results are this method's own.
         """
+        if self.options.weight_column:
+            return CausalStrategy.baselines(self, tables, names, run_alone)
         if not self._columns_differ:
             return super().baselines(tables, names, run_alone)
         joined = joined_rows(tables, self.options.row_id)
@@ -420,8 +424,9 @@ class Moments(JoiningStrategy):
         """Return a linear system with each party's moments in the units of the data."""
         if self.options.compares_parties:
             return model  # run.targets and run.heterogeneity say how parties differ
-        design = solved_design(state.agreement, self.options)
-        levels = self.options.level_sums and not state.agreement.targets
+        agreement = state.agreement
+        design = solved_design(agreement, self.options)
+        levels = self.options.level_sums and not agreement.targets
         sets = slice(None, -self.options.fewer_lags or None)
 
         def own(moments: FloatArray) -> FloatArray:
@@ -432,4 +437,7 @@ class Moments(JoiningStrategy):
             for party, arrays in replies.items()
             if "moments" in arrays
         }
-        return with_party_moments(model, state.agreement, sent, design)
+        if design.weighted:
+            pooled = np.sum([agreement.rows[party] * own for party, own in sent.items()], axis=0)
+            sent = {party: design.effective(own, pooled) for party, own in sent.items()}
+        return with_party_moments(model, agreement, sent, design)

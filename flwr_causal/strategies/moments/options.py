@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
-from flwr_causal.core.options import MOST, bounded, changed
+from flwr_causal.core.options import MOST, bounded, changed, require
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
@@ -90,6 +90,25 @@ class ExpectedSums(Part):
     gives = all_but("sample", "centring", "median", "folds", "functions", "small counts")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightedRows(Part):
+    """Sums in which each row counts as its weight.
+
+    Parameters
+    ----------
+    weight_column : str, default ""
+        The column of the rows' weights: of a survey, or inverse probabilities. It is no variable,
+        and does not leave the party. Graph and weights are those of the weighted rows; only ratios
+        of weights matter, and rows of weight 0 count for nothing. Scores, tests and intervals count
+        Kish's effective rows, (sum w)^2 / sum w^2. See docs/how_to/weights.md.
+    """
+
+    text = "weight_column"
+    gives = all_but("centring", "levels")
+
+    weight_column: str = option("", needs=("exact", "row weights"))
+
+
 class ReleaseOfStates(PrivateRelease):
     """A release of the sums of numbers and categories, whose states a dictionary has."""
 
@@ -109,21 +128,20 @@ class LackedColumns(Part):
     gives = all_but("levels", "pairs")
 
 
-class RegressionsOfGaps(Part):
+class Regressions(Part):
+    """Sums of regressions of categories: one intercept for all parties, and each row counts once."""
+
+    text = "parameters='likelihood'"
+    gives = all_but("levels", "row weights")
+
+
+class RegressionsOfGaps(Regressions):
     """Regressions of categories on rows with missing cells."""
 
     text = "parameters='likelihood' and missing_values='em'"
-    gives = all_but("levels")
     needs = words("observed")
     chosen_by = ("parameters",)
     instead = "'moments', or missing_values='drop'"
-
-
-class Regressions(Part):
-    """Regressions of categories with one intercept for all parties."""
-
-    text = "parameters='likelihood'"
-    gives = all_but("levels")
 
 
 class HeldOutRidge(Part):
@@ -175,7 +193,14 @@ class JoinedRows(JoinedColumns):
     """Sums over rows without time whose columns are at different parties."""
 
     gives = JoinedColumns.gives - words(
-        "centring", "levels", "median", "folds", "functions", "iterations", "sets"
+        "centring",
+        "levels",
+        "median",
+        "folds",
+        "functions",
+        "iterations",
+        "row weights",
+        "sets",
     )
 
 
@@ -361,6 +386,7 @@ class AncestralGraph(Part):
 @dataclass(frozen=True, kw_only=True)
 class MomentsOptions(
     BlockColumns,
+    WeightedRows,
     SumsByParty,
     StableEdges,
     GreedyClass,
@@ -461,6 +487,12 @@ class MomentsOptions(
     threshold: float | None = None  # type: ignore[assignment]
 
     @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables, also that of weights."""
+        own = (self.weight_column,) if self.weight_column else ()
+        return (*super().role_columns, *own)
+
+    @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose: design, source and solver."""
         return (*super().parts, *self._design, *self._source, *self._solvers)
@@ -482,6 +514,8 @@ class MomentsOptions(
         found: list[type[Part]] = [ExpectedSums if self.incomplete else CompleteRows]
         if self.unshared_columns == "keep":
             found.append(LackedColumns)
+        if self.weight_column:
+            found.append(WeightedRows)
         if self.parameters == "likelihood":
             found.append(RegressionsOfGaps if self.incomplete else Regressions)
         if self.unknown_targets:
@@ -700,6 +734,9 @@ class MomentsOptions(
             )
         if self.order:
             self.check_series()
+        own = self.weight_column
+        alone = not own or own not in (*super().role_columns, self.row_id)
+        require(alone, "weight_column", own, "a column without another role")
 
     @property
     def compares_parties(self) -> bool:

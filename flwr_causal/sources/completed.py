@@ -72,8 +72,8 @@ SEEN = Exchange(
             "counts",
             "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
             "interventions those of each set of targets; here and below with weight_column each "
-            "row as its weight. With center='auto' or 'party' here and below one array more, at "
-            "[i, i] whether the party has such rows, 0, and the square of their sum by their number",
+            "row as its weight. With center='auto' or 'party' one array more, at [i, i] whether "
+            "the party has such rows, below 0, and the square of their sum by their number",
             ("folds", "w", "w"),
             "non-negative",
             "mean",

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pooled import products
 
-from flwr_causal.core.blocks.design import Design, row_products
+from flwr_causal.core.blocks.design import Design
+from flwr_causal.core.linear.moments import row_products
 from flwr_causal.data.check.agreement import Agreement
 from flwr_causal.errors import DataError
 from flwr_causal.sources.products import (

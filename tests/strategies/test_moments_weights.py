@@ -9,7 +9,8 @@ import pytest
 import statsmodels.api as sm
 
 from flwr_causal import ConfigError, DataError, simulate
-from flwr_causal.core.blocks.design import Design, row_products
+from flwr_causal.core.blocks.design import Design
+from flwr_causal.core.linear.moments import row_products
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.protocol.second_moments import impossible_products
@@ -329,7 +330,7 @@ def test_weights_that_are_none_are_refused_before_any_training(weights, text, op
     [
         ({"epsilon": 1.0}, "'weight_column' is 'w'; it must be left out with epsilon"),
         ({"aggregation": "median"}, "'weight_column' is 'w'; it must be left out with aggreg"),
-        ({"center": "party"}, "'center' is 'party'; it must be 'global' with weight_column"),
+        ({"center": "party"}, "'center' is 'party'; it must be 'auto' or 'global' with weight_column"),
         (
             {**BLOCKS, "parameters": "likelihood"},
             "'weight_column' is 'w'; it must be left out with parameters='likelihood'",

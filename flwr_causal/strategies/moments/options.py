@@ -129,7 +129,7 @@ class LackedColumns(Part):
 
 
 class Regressions(Part):
-    """Sums of regressions of categories: one intercept for all parties, and each row counts once."""
+    """Regressions of categories: one intercept for all parties, and each row counts once."""
 
     text = "parameters='likelihood'"
     gives = all_but("levels", "row weights")
@@ -449,9 +449,10 @@ class MomentsOptions(
         "phase" are for series, see :class:`~flwr_causal.strategies.two_dbn.TwoDBN`. "auto" is
         "party", and with an order each series has an intercept, where the levels of the parties or
         series differ (``core.linear.levels``): the sums of the same exchange tell it, also secure
-        ones. A warning then names the columns. Where sums cannot tell levels apart (interventions,
-        ``epsilon``, ``unknown_targets``, ``local_graphs``, different columns, choices by held-out
-        rows, additive effects, ``parameters="likelihood"``) it is "global".
+        ones. A warning then names the columns. With choices by held-out rows and additive effects
+        the parties' reports tell it. With interventions, ``epsilon``, ``unknown_targets``,
+        ``local_graphs``, different columns, ``weight_column`` and ``parameters="likelihood"`` it is
+        "global".
     threshold : float or None, default None
         Edges of absolute weight up to this are left out. None is 0.15 with an order; without one
         it is 0 with ``solver="order"``, whose score selects the edges, otherwise 0.3, and 0.1 for

@@ -330,7 +330,10 @@ def test_weights_that_are_none_are_refused_before_any_training(weights, text, op
     [
         ({"epsilon": 1.0}, "'weight_column' is 'w'; it must be left out with epsilon"),
         ({"aggregation": "median"}, "'weight_column' is 'w'; it must be left out with aggreg"),
-        ({"center": "party"}, "'center' is 'party'; it must be 'auto' or 'global' with weight_column"),
+        (
+            {"center": "party"},
+            "'center' is 'party'; it must be 'auto' or 'global' with weight_column",
+        ),
         (
             {**BLOCKS, "parameters": "likelihood"},
             "'weight_column' is 'w'; it must be left out with parameters='likelihood'",
@@ -420,7 +423,13 @@ def test_a_false_reply_is_told():
             targets=(),
             policy=Policy(),
             options=SimpleNamespace(
-                functions=1, standardize=False, lags=0, center="global", weighted=True, folds=1
+                functions=1,
+                standardize=False,
+                lags=0,
+                center="global",
+                weighted=True,
+                folds=1,
+                levels=False,
             ),
         ),
     )

@@ -32,7 +32,6 @@ from flwr_causal.sources.joined import joined_products
 from flwr_causal.sources.products import Products, solved_design, target_info
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
-from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.local_graphs import require_several
@@ -403,11 +402,8 @@ class Moments(JoiningStrategy):
     ) -> Baselines | None:
         """Return the results without a federation; where columns differ, of the joined rows.
 
-        A party alone then has some of the columns only, and no graph of all. Where rows have
-        weights, the results are this method's own.
+        A party alone then has some of the columns only, and no graph of all.
         """
-        if self.options.weight_column:
-            return CausalStrategy.baselines(self, tables, names, run_alone)
         if not self._columns_differ:
             return super().baselines(tables, names, run_alone)
         joined = joined_rows(tables, self.options.row_id)

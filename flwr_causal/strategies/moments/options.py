@@ -19,7 +19,12 @@ from flwr_causal.strategies.privacy import PrivateOptions, PrivateRelease
 from flwr_causal.strategies.series import Lagged, PenalisedLags, RowsOrSeriesOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.runtime.options import Baselines
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 
@@ -492,6 +497,12 @@ class MomentsOptions(
         """The columns that are not variables, also that of weights."""
         own = (self.weight_column,) if self.weight_column else ()
         return (*super().role_columns, *own)
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+    ) -> Baselines | None:
+        """Return the graphs of a search over orders; None of rows with weights, which it ignores."""
+        return None if self.weight_column else super().baselines(tables, names, policy)
 
     @property
     def parts(self) -> tuple[type[Part], ...]:

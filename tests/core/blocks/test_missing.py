@@ -18,6 +18,7 @@ from flwr_causal.core.blocks.missing import (
     expected_sums,
     few_together,
     first_estimate,
+    own_sums,
     seen_sums,
     stepped,
 )
@@ -198,3 +199,18 @@ def test_it_shows_that_missing_cells_depend_on_seen_ones():
     assert len(depends_on(seen_sums(at_random))) == 0
     rows[rng.random(1000) < 1 / (1 + np.exp(-rows[:, 0])), 2] = np.nan
     assert depends_on(seen_sums(rows))[0].tolist() == [0, 2]
+
+
+def test_a_row_of_weight_2_is_the_row_twice():
+    rng = np.random.default_rng(7)
+    rows = rng.normal(size=(80, 3)) @ (np.eye(3) + 0.4)
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    times = rng.integers(0, 4, size=80)
+    several, weights = rows.repeat(times, axis=0), times.astype(float)
+    for own, other in zip(seen_sums(rows, weights), seen_sums(several), strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-12)
+    start = MomentEstimate(np.zeros(3), np.eye(3) + 0.5)
+    for sums in (expected_sums, own_sums):
+        np.testing.assert_allclose(
+            sums(rows, start, weights), sums(several, start), rtol=1e-9, atol=1e-9
+        )

@@ -374,7 +374,7 @@ class Algorithm(Method[Progress]):
             own = own.given(replies)
         return None if own.ask is not None and own.ask.shared else own
 
-    def graph(self, state: Progress) -> CausalGraph | None:
+    def _graph(self, state: Progress) -> CausalGraph | None:
         """Return the graph, at the end or so far."""
         return state.result.graph
 
@@ -382,22 +382,22 @@ class Algorithm(Method[Progress]):
         """Return the fitted model, None without one."""
         return state.result.model
 
-    def scores(self, state: Progress) -> NDArray[Any] | None:
+    def _scores(self, state: Progress) -> NDArray[Any] | None:
         """Return the strength of every edge before the threshold."""
         return state.result.scores
 
-    def heterogeneity(self, state: Progress) -> Heterogeneity | None:
+    def _heterogeneity(self, state: Progress) -> Heterogeneity | None:
         """Return the parties' own graphs, if known."""
         return state.result.heterogeneity
 
-    def privacy(self, state: Progress) -> dict[str, Any]:
+    def _privacy(self, state: Progress) -> dict[str, Any]:
         """Return the guarantee of differential privacy in plain values."""
         return dict(state.result.privacy)
 
-    def num_rows(self, state: Progress) -> int | None:
+    def _num_rows(self, state: Progress) -> int | None:
         """Return how many rows the parties have together; None for the sum of their numbers."""
         return state.result.num_rows
 
-    def warnings(self, state: Progress) -> list[str]:
+    def _warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the run."""
         return list(state.result.warnings)

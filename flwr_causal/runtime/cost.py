@@ -43,7 +43,7 @@ class ExchangeCost(NamedTuple):
 
 def costs_of(method: Method[Any], federation: Federation) -> list[ExchangeCost]:
     """Return the cost of each exchange that a training may need with its options."""
-    return [_cost(method, federation.setup, exchange) for exchange in method.exchanges]
+    return [_cost(method, federation.setup, exchange) for exchange in method._exchanges]
 
 
 def most_bytes(

@@ -178,7 +178,7 @@ class LeaveOneOut(Generic[StateT]):
         own_rows = {name: int(own) for name, own in zip(others, rows, strict=True)}
         before = self.method._init(dataclasses.replace(self.agreement, rows=own_rows))
         state, _ = self.method._close(before, Replies(tuple(others), combined))
-        graph = self.method.graph(state)
+        graph = self.method._graph(state)
         assert graph is not None
         return change_between(self.graph, graph, float(self._distances[index]))
 

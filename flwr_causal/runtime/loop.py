@@ -469,7 +469,7 @@ class Session(Generic[StateT]):
         only where a party stands out.
         """
         with server_work(method, "The results after exchange 1"):
-            graph = self.method.graph(self.state)
+            graph = self.method._graph(self.state)
         if graph is None:
             return
         outcome = self.outcome
@@ -654,7 +654,9 @@ class Session(Generic[StateT]):
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(
-                        step.influence, method.graph(self.state), median=method.options.takes_median
+                        step.influence,
+                        method._graph(self.state),
+                        median=method.options.takes_median,
                     )
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
@@ -748,21 +750,21 @@ class Session(Generic[StateT]):
         if state is None:
             return
         with server_work(method, f"The results after exchange {outcome.rounds}"):
-            graph = method.graph(state)
+            graph = method._graph(state)
             outcome.graph = None if graph is None else method._annotated(state, graph)
             total = self.federation.total
             # Rows that several parties have are in the totals as often.
             counted = None if method._columns_differ else total
-            outcome.num_rows = counted.all.rows if counted else method.num_rows(state)
+            outcome.num_rows = counted.all.rows if counted else method._num_rows(state)
             outcome.model = method._with_parties(
                 state, method._fitted(state), self.by_party, self.federation.summed_reports
             )
             if isinstance(method, Trainings) and method.options.leave_one_out:
                 outcome.influence = method.influence(cast("Any", state))
-            outcome.scores = method.scores(state)
-            outcome.heterogeneity = method.heterogeneity(state)
-            outcome.privacy = method.privacy(state)
-            outcome.warnings += method.warnings(state)
+            outcome.scores = method._scores(state)
+            outcome.heterogeneity = method._heterogeneity(state)
+            outcome.privacy = method._privacy(state)
+            outcome.warnings += method._warnings(state)
             outcome.warnings += [*self._differences(), *self._without_groups()]
 
     def _differences(self) -> list[str]:

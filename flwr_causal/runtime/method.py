@@ -115,7 +115,7 @@ class Method(Generic[StateT]):
     """Base of all methods, free of Flower.
 
     A subclass sets :attr:`contract` and implements :meth:`_init`, :meth:`_request`, :meth:`_close`,
-    :meth:`_finished` and :meth:`graph`.
+    :meth:`_finished` and :meth:`_graph`.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class Method(Generic[StateT]):
         return self.options.asked() | {COLUMNS_DIFFER: self._columns_differ}
 
     @property
-    def exchanges(self) -> tuple[Exchange, ...]:
+    def _exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges of the contract that the training may need with these options."""
         run = self.run
         return tuple(
@@ -264,7 +264,7 @@ class Method(Generic[StateT]):
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Return the columns that all parties use, or raise a DataError that says what is wrong."""
 
-    def complete(
+    def _complete(
         self,
         agreement: Agreement,
         total: TableReport,
@@ -318,7 +318,7 @@ class Method(Generic[StateT]):
         """Return why the run is over, in words for the user, or None to go on."""
 
     @abstractmethod
-    def graph(self, state: StateT) -> CausalGraph | None:
+    def _graph(self, state: StateT) -> CausalGraph | None:
         """Return the graph of a state; called after every failure as well as at the end."""
 
     def _annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
@@ -351,11 +351,11 @@ class Method(Generic[StateT]):
         """
         return model
 
-    def scores(self, state: StateT) -> NDArray[np.float64] | None:
+    def _scores(self, state: StateT) -> NDArray[np.float64] | None:
         """Return the strength of every edge before the threshold, shape (d, d), for ranking."""
         return None
 
-    def heterogeneity(self, state: StateT) -> Heterogeneity | None:
+    def _heterogeneity(self, state: StateT) -> Heterogeneity | None:
         """Return the parties' own graphs and how they differ from the common one, if known."""
         return None
 
@@ -378,14 +378,14 @@ class Method(Generic[StateT]):
         """
         return self._init(agreement)
 
-    def num_rows(self, state: StateT) -> int | None:
+    def _num_rows(self, state: StateT) -> int | None:
         """Return how many rows the parties have together; None for the sum of their numbers.
 
         Parties may hold different columns of the same rows.
         """
         return None
 
-    def privacy(self, state: StateT) -> dict[str, Any]:
+    def _privacy(self, state: StateT) -> dict[str, Any]:
         """Return the guarantee of differential privacy in plain values; empty if there is none."""
         return {}
 
@@ -403,7 +403,7 @@ class Method(Generic[StateT]):
             Whether what the run can be resumed from stays there.
         """
 
-    def warnings(self, state: StateT) -> list[str]:
+    def _warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""
         return []
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def sends_counts(method: Any) -> bool:
     """Whether counts of rows leave a party, of which it can withhold small ones."""
     return "interventions" in method.contract.reports or any(
-        item.values == "count" for exchange in method.exchanges for item in exchange.returns
+        item.values == "count" for exchange in method._exchanges for item in exchange.returns
     )
 
 

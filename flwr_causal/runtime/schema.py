@@ -388,7 +388,7 @@ def agreed(
     agreement = replace(agreement, warnings=(*method._assumed, *agreement.warnings))
     if total is not None:
         groups = grouped(parties)
-        agreement = method.complete(
+        agreement = method._complete(
             agreement,
             total.all,
             {name: total.groups[group[0].group] for name, group in groups.items()},

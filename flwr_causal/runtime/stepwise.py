@@ -148,7 +148,7 @@ class Stepwise:
                 else:
                     self._close(self.contents, records.unpack_arrays(arrays))
                 reason = method._finished(self.session.state)
-                outcome.graph = method.graph(self.session.state)
+                outcome.graph = method._graph(self.session.state)
                 if reason is not None:
                     self.session.completed(reason)
                     self.session.end()

@@ -221,15 +221,15 @@ class Trainings(Generic[StateT]):
         reason = self.inner._finished(state.main)
         return None if reason is None or self._running(state) else reason
 
-    def graph(self, state: TrainingsState[StateT]) -> CausalGraph | None:
+    def _graph(self, state: TrainingsState[StateT]) -> CausalGraph | None:
         """Return the main training's graph with the replicates' shares of edges."""
-        graph = self.inner.graph(state.main)
+        graph = self.inner._graph(state.main)
         found = [
             replicate
             for training in each("graphs of trainings", state.states)
             if training.replicate
             and training not in state.failed
-            and (replicate := self.inner.graph(state.states[training])) is not None
+            and (replicate := self.inner._graph(state.states[training])) is not None
         ]
         return graph if graph is None or not found else graph.with_confidence(found)
 
@@ -239,11 +239,11 @@ class Trainings(Generic[StateT]):
 
     def influence(self, state: TrainingsState[StateT]) -> Influence:
         """Return by party the change of the graph in the training without it."""
-        graph, parties = self.inner.graph(state.main), list(state.rows)
+        graph, parties = self.inner._graph(state.main), list(state.rows)
         found: Influence = {}
         for training, own in state.states.items():
             if training.without and training not in state.failed:
-                other = self.inner.graph(own)
+                other = self.inner._graph(own)
                 if graph is not None and other is not None:
                     found[parties[training.without - 1]] = change_between(graph, other)
         return found
@@ -262,13 +262,13 @@ class Trainings(Generic[StateT]):
         """Return the main training's model with what is known of each party."""
         return self.inner._with_parties(state.main, model, replies, reports)
 
-    def scores(self, state: TrainingsState[StateT]) -> NDArray[np.float64] | None:
+    def _scores(self, state: TrainingsState[StateT]) -> NDArray[np.float64] | None:
         """Return the main training's strengths of edges."""
-        return self.inner.scores(state.main)
+        return self.inner._scores(state.main)
 
-    def heterogeneity(self, state: TrainingsState[StateT]) -> Heterogeneity | None:
+    def _heterogeneity(self, state: TrainingsState[StateT]) -> Heterogeneity | None:
         """Return how the parties differ, by the main training, with the replicates' shares."""
-        found = self.inner.heterogeneity(state.main)
+        found = self.inner._heterogeneity(state.main)
         if found is None or found.targets is None:
             return found
         replicates = [
@@ -276,23 +276,23 @@ class Trainings(Generic[StateT]):
             for training, own in state.states.items()
             if training.replicate
             and training not in state.failed
-            and (other := self.inner.heterogeneity(own)) is not None
+            and (other := self.inner._heterogeneity(own)) is not None
             and other.targets is not None
         ]
         targets = with_shares(found.targets, replicates) if replicates else found.targets
         return found._replace(targets=targets)
 
-    def privacy(self, state: TrainingsState[StateT]) -> dict[str, Any]:
+    def _privacy(self, state: TrainingsState[StateT]) -> dict[str, Any]:
         """Return the guarantee of differential privacy."""
-        return self.inner.privacy(state.main)
+        return self.inner._privacy(state.main)
 
-    def num_rows(self, state: TrainingsState[StateT]) -> int | None:
+    def _num_rows(self, state: TrainingsState[StateT]) -> int | None:
         """Return how many rows the parties have together."""
-        return self.inner.num_rows(state.main)
+        return self.inner._num_rows(state.main)
 
-    def warnings(self, state: TrainingsState[StateT]) -> list[str]:
+    def _warnings(self, state: TrainingsState[StateT]) -> list[str]:
         """Return the main training's warnings, and those of the replicates."""
-        found = list(self.inner.warnings(state.main))
+        found = list(self.inner._warnings(state.main))
         without = {one: reason for one, reason in state.failed.items() if one.without}
         replicates = {one: reason for one, reason in state.failed.items() if one.replicate}
         if without:

@@ -91,7 +91,7 @@ def check_wrapped(method: Method[Any], wrapper: str) -> None:
             f"{wrapper} adds noise to a mean, but the option 'aggregation' of "
             f"{type(method).__name__} is 'median': use 'mean', or run it without the wrapper."
         )
-    for exchange in method.exchanges:
+    for exchange in method._exchanges:
         sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
         check_composes(method, wrapper, exchange, sent)
 

@@ -216,7 +216,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
-        reasons = [not_a_sum(exchange) for exchange in self.exchanges]
+        reasons = [not_a_sum(exchange) for exchange in self._exchanges]
         reason = next(filter(None, reasons), "")
         if reason:
             raise ConfigError(
@@ -284,7 +284,7 @@ class CausalStrategy(FedAvg, Algorithm):
         )
         if "exclude" in self._left_open:
             leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
-        found = doubts(reports, agreement, self.expected, self.policy)
+        found = doubts(reports, agreement, self._expected, self.policy)
         agreement = replace(agreement, warnings=(*agreement.warnings, *found))
         return self.options.agreed(agreement, reports, self._parts)
 
@@ -314,7 +314,7 @@ class CausalStrategy(FedAvg, Algorithm):
             return False
         return True
 
-    def complete(
+    def _complete(
         self,
         agreement: Agreement,
         total: TableReport,
@@ -328,13 +328,13 @@ class CausalStrategy(FedAvg, Algorithm):
             As :meth:`agree`.
         """
         self.options.check_total(agreement, total)
-        agreement = super().complete(agreement, total, groups)
-        found = doubts_of_total(replace(agreement, total=agreement.n), self.expected)
-        found += doubts_of_groups(groups or {}, agreement.names, self.expected)
+        agreement = super()._complete(agreement, total, groups)
+        found = doubts_of_total(replace(agreement, total=agreement.n), self._expected)
+        found += doubts_of_groups(groups or {}, agreement.names, self._expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     @property
-    def expected(self) -> Expected:
+    def _expected(self) -> Expected:
         """What the method takes for granted of the parties' tables; else it warns."""
         return self.options.expected
 
@@ -377,9 +377,9 @@ class CausalStrategy(FedAvg, Algorithm):
         graph = graph.with_knowledge(options.known) if options.known else graph
         return options.annotated(graph, getattr(state, "agreement", None))
 
-    def warnings(self, state: Progress) -> list[str]:
+    def _warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the finished run; subclasses add to it."""
-        return [*tier_warning(self.graph(state)), *super().warnings(state)]
+        return [*tier_warning(self._graph(state)), *super()._warnings(state)]
 
     def _as_run(self, outcome: Outcome[Progress]) -> Run:
         """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
@@ -573,7 +573,7 @@ class CausalStrategy(FedAvg, Algorithm):
             result.train_metrics_clientapp[number] = MetricRecord(numbers_of(record))
             if evaluate_fn is None:
                 return
-            metrics = evaluate_fn(number, weights_of(self.graph(self._running)))
+            metrics = evaluate_fn(number, weights_of(self._graph(self._running)))
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
 

@@ -156,7 +156,7 @@ class Describe(CausalStrategy):
         return "fail" not in rules
 
     @property
-    def expected(self) -> Expected:
+    def _expected(self) -> Expected:
         """What parties withhold: columns of few values are reported without any."""
         return Expected(fewest=self._withheld)
 
@@ -179,7 +179,7 @@ class Describe(CausalStrategy):
         Result
             Its model is a :class:`~flwr_causal.core.description.description.Description`.
         """
-        overview = self.exchanges[0]
+        overview = self._exchanges[0]
         replies = yield Ask(overview)
         found = _overview(replies)
         agreement = agreement.with_rows(replies.rows)

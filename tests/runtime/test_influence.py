@@ -186,7 +186,7 @@ def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
     assert loaded.influence == whole.influence
     assert whole.influence == simulate("moments", FALSE).influence
     with monkeypatch.context() as patched:
-        patched.setattr(Moments, "warnings", killed)
+        patched.setattr(Moments, "_warnings", killed)
         with pytest.raises(KilledError):
             simulate("moments", FALSE, output_dir=tmp_path / "killed")
     resumed = simulate("moments", FALSE, output_dir=tmp_path / "killed", resume=True)

@@ -94,7 +94,7 @@ def test_the_final_graph_has_a_limit_too(clock, monkeypatch):
             check_deadline()
         raise AssertionError("the time was up")
 
-    monkeypatch.setattr(Moments, "graph", graph)
+    monkeypatch.setattr(Moments, "_graph", graph)
     with pytest.raises(DeadlineError, match=r"^The results after exchange 1:") as caught:
         run(Moments(), spy(TABLES))
     outcome = caught.value.outcome
@@ -110,7 +110,7 @@ def test_the_first_error_stands_where_the_last_state_gives_no_graph(clock, monke
     def on_round(record):
         clock.tick = 1000.0
 
-    monkeypatch.setattr(NotearsADMM, "graph", graph)
+    monkeypatch.setattr(NotearsADMM, "_graph", graph)
     with pytest.raises(DeadlineError) as caught:
         run(admm(), spy(TABLES), on_round=on_round)
     outcome = caught.value.outcome

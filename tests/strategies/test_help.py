@@ -33,8 +33,8 @@ def public(strategy):
 @pytest.mark.parametrize("strategy", ALL, ids=lambda one: one.__name__)
 def test_completion_shows_few_names(strategy):
     """What is internal has an underscore: a new public name is a decision."""
-    assert len(public(CausalStrategy)) <= 35
-    assert len(public(strategy)) <= 52
+    assert len(public(CausalStrategy)) <= 24
+    assert len(public(strategy)) <= 26
     # Of these a method of one's own is made, and a run started.
     needed = {"train", "options_type", "validate", "start", "outcome", "with_options"}
     assert needed <= public(strategy)

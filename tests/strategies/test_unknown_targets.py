@@ -173,8 +173,8 @@ def test_a_run_is_shown_saved_and_resumed(tmp_path):
 
 def test_what_leaves_a_party_is_one_array_of_products():
     method = Moments(unknown_targets=True, min_available_nodes=4)
-    assert [exchange.name for exchange in method.exchanges] == ["sums by party"]
-    (item,) = method.exchanges[0].returns
+    assert [exchange.name for exchange in method._exchanges] == ["sums by party"]
+    (item,) = method._exchanges[0].returns
     assert (item.name, item.shape, item.combine) == ("moments", ("s", "s"), "mean")
 
 

@@ -61,7 +61,7 @@ class TestNgZhang:
         """The threshold, and no step after the last round (appendix B)."""
         method = of("notears-admm")
         assert values(method, "threshold", "refit") == (0.3, False)
-        assert [exchange.name for exchange in method.exchanges] == ["round"]
+        assert [exchange.name for exchange in method._exchanges] == ["round"]
 
 
 class TestChenMaYue:
@@ -83,13 +83,13 @@ class TestChenMaYue:
         assert values(method, "sparsity", "threshold", "refit") == (0.5, 0.3, False)
         assert method.options._full_schedule(None, 9).sparsity == (0.5,) * 9
         assert method.options.limits(method.options.threshold) == (0.3, 0.3)
-        assert np.all(method._block_sparsity(4) == 1.0)
+        assert np.all(method.options.block_sparsity(4) == 1.0)
 
     def test_sections_4_2_and_7_5(self):
         """lambda is the user's, for lagged weights too."""
         assert of("2dbn", sparsity=0.05).options._full_schedule(None, 3).sparsity == (0.05,) * 3
         netsim = of("2dbn", sparsity=0.05, lagged_sparsity=0.2)
-        assert set(np.ravel(netsim._block_sparsity(4))) == {1.0, 0.2}
+        assert set(np.ravel(netsim.options.block_sparsity(4))) == {1.0, 0.2}
 
     def test_section_3_the_loss_of_a_party_is_over_its_own_rows(self):
         """S, M and N are divided by n_k: a party that comes twice is as two of its kind."""
@@ -134,14 +134,14 @@ class TestYang:
     def test_algorithm_1_is_that_of_perceptrons(self):
         method = of("fedcausal")
         assert values(method, "model", "refine", "center") == ("mlp", "none", "party")
-        (exchange,) = method.exchanges
+        (exchange,) = method._exchanges
         # Lines 4 to 6: first layers are broadcast and uploaded, and nothing else comes back.
         assert [item.name for item in exchange.returns] == ["shared"]
         assert exchange.returns[0].shape == ("d", "hidden", "d")
 
     def test_equations_4_and_5(self):
         method = of("fedcausal", model="linear")
-        (exchange,) = method.exchanges
+        (exchange,) = method._exchanges
         assert [item.name for item in exchange.returns] == ["weights"]
         assert method.client_options.relative is False
 
@@ -188,7 +188,7 @@ class TestTorrijos:
         assert values(method, "mode", "score", "keep") == ("fusion", "bdeu", "last")
         assert values(method, "turn", "max_parents", "max_fused_edges") == (False, None, None)
         assert not method.options.asks_for_tables
-        sent = {item.name for item in method.exchanges[0].returns}
+        sent = {item.name for item in method._exchanges[0].returns}
         assert sent == {"edges"}
 
     def test_section_4_1(self):

@@ -177,9 +177,9 @@ class FedGES(JoiningStrategy):
         return replace(super().policy, min_rows=1)
 
     @property
-    def expected(self) -> Expected:
+    def _expected(self) -> Expected:
         """Categories, and numbers with densities where they are taken as they are."""
-        return replace(super().expected, densities=self.options.score == MIXED, nominal=True)
+        return replace(super()._expected, densities=self.options.score == MIXED, nominal=True)
 
     @property
     def _takes_numbers(self) -> bool:

@@ -248,14 +248,14 @@ class FedPC(CausalStrategy):
         found += lost_by_leaves(self._plan, categories)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
-    def complete(
+    def _complete(
         self,
         agreement: Agreement,
         total: TableReport,
         groups: Mapping[str, TableReport] | None = None,
     ) -> Agreement:
         """Complete the agreement; the run starts with the cut points that follow from it."""
-        agreement = super().complete(agreement, total, groups)
+        agreement = super()._complete(agreement, total, groups)
         self._holdings = self._holdings.of_columns(agreement.names)
         self._plan = plan_of(self.options, agreement, self._holdings, self._target)
         return agreement

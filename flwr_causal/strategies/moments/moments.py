@@ -193,7 +193,7 @@ class Moments(JoiningStrategy):
                 self._holders(agreement),
                 options,
                 replicate=replicate,
-                expected=self.expected,
+                expected=self._expected,
             )
         if options.incomplete:
             return completed_products(agreement, masks, options)
@@ -317,7 +317,7 @@ class Moments(JoiningStrategy):
     @property
     def exchanges_beyond(self) -> int:
         """How many exchanges there may be beyond one: none where all sums are asked for at once."""
-        return super().exchanges_beyond if len(self.exchanges) > 1 else 0
+        return super().exchanges_beyond if len(self._exchanges) > 1 else 0
 
     @property
     def pools_rows(self) -> bool:
@@ -330,7 +330,7 @@ class Moments(JoiningStrategy):
         return JoinedSteps if self.options.order else JoinedRows
 
     @property
-    def expected(self) -> Expected:
+    def _expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         options = self.options
         if self._columns_differ and options.center == "auto":

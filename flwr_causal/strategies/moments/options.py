@@ -501,7 +501,7 @@ class MomentsOptions(
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
     ) -> Baselines | None:
-        """Return the graphs of a search over orders; None of rows with weights, which it ignores."""
+        """Return the graphs of a search over orders, which ignores weights: None of such rows."""
         return None if self.weight_column else super().baselines(tables, names, policy)
 
     @property

@@ -860,8 +860,7 @@ def compare(
     for one in others:
         _wrapped(f"{one.subject}: {', '.join(one.values)}", "")
     for name, run in zip(names, runs, strict=True):
-        trust = run.trust
-        for line in (trust.sentence, *trust.details, *describe_differences(run)):
+        for line in (run.headline, *describe_differences(run)):
             typer.echo(f"{name}: {line}")
     if output is not None:
         typer.echo(f"Page: {output}")

@@ -194,7 +194,9 @@ class Run(SingleThreaded, RunRecord):
             lines.append(f"Model: {type(self.model).__name__}")
         if (asked := asked_of(self)) is not None:
             lines += answer(self, *asked)[:MOST_PRINTED]
-        lines += [*trust.details, *describe_differences(self)]
+        if trust.fit is not None:
+            lines.append(f"Fit: {trust.fit.summary()}")
+        lines += describe_differences(self)
         numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
         if numbers:
             lines.append("Metrics: " + ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))

@@ -30,8 +30,10 @@ Verdict: TypeAlias = Literal["do not rely", "doubts", "no doubts"]
 #: small p-values, and many rows none of small correlations. docs/how_to/interpret.md has how often
 #: the sentence was right.
 LIMIT, SIZE = 0.01, 0.05
-#: An edge of at least this doubt is as likely wrong as right; so many are named.
-DOUBTFUL, MOST_NAMED = 0.5, 3
+#: An edge of at least this doubt is as likely wrong as right.
+DOUBTFUL = 0.5
+#: So many doubtful edges, and parties that differ, are named.
+MOST_NAMED, MOST_PARTIES = 3, 2
 #: Columns that are seen together in a smaller share of the rows are named.
 FEW_TOGETHER = 0.5
 
@@ -90,7 +92,7 @@ class Trust:
         if self.fit is not None and _largest(self.fit) >= SIZE and _p_value(self.fit) < LIMIT:
             said.append(f"it does not fit the rows ({_evidence(self.fit)})")
         if self.differing and not self.guarded:
-            said.append(f"parties differ: {some(self.differing, MOST_NAMED)}")
+            said.append(f"parties differ: {some(self.differing, MOST_PARTIES)}")
         if self.unsettled is not None:
             left_out = "{} of {} edges left out".format(*self.unsettled)
             said.append(f"the rows do not settle the graph ({left_out})")
@@ -98,18 +100,24 @@ class Trust:
 
     @property
     def doubts(self) -> list[str]:
-        """What speaks against parts of the result, or leaves open whether it is right."""
+        """What speaks against parts of the result, or leaves open whether it is right.
+
+        Single edges of a graph not to rely on are left out.
+        """
         said = [f"it is {self.lost}"] if self.lost else []
-        if self.edges is not None and self.status == "completed" and not self.against:
+        if self.edges is not None and not self.against:
             said += self._fit_in_doubt()
         if self.differing and self.guarded:
-            said.append(f"parties differ: {some(self.differing, MOST_NAMED)}")
+            said.append(f"parties differ: {some(self.differing, MOST_PARTIES)}")
         if self.hidden:
             said.append(f"hidden common causes are likely ({some(self.hidden)})")
         said += [self.missing] if self.missing else []
         doubtful = [one for one in self.doubtful if one.doubt >= DOUBTFUL]
-        if doubtful:
-            named = some(map(_named, doubtful), MOST_NAMED)
+        if doubtful and not self.against:
+            named = some(
+                (f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful),
+                MOST_NAMED,
+            )
             said.append(f"{len(doubtful)} of {self.edges} edges are in doubt: {named}")
         return said
 
@@ -141,19 +149,8 @@ class Trust:
             head, said = "", [f"No test speaks against this graph ({_evidence(self.fit)})"]
             said += [f"none of {self.edges} edges is in doubt"] if self.doubtful else []
         said += [self.scores] if self.scores else []
-        said.append(counted(self.warnings, "warning") if self.warnings else "no warnings")
+        said += [counted(self.warnings, "warning")] if self.warnings else []
         return printable(head + "; ".join(said) + ".")
-
-    @property
-    def details(self) -> list[str]:
-        """The check of the fit in one line, the most doubtful edges in another."""
-        lines = [] if self.fit is None else [f"Fit: {self.fit.summary()}"]
-        named = [_named(one) for one in self.doubtful[:MOST_NAMED] if one.doubt >= LEVEL]
-        if named:
-            lines.append(f"Most doubtful: {', '.join(named)}; run.doubtful_edges() says why")
-        elif self.doubtful:
-            lines.append("No edge is in doubt; run.doubtful_edges() says why")
-        return lines
 
 
 def trust_of(run: RunRecord) -> Trust:
@@ -208,13 +205,9 @@ def _evidence(fit: FitCheck) -> str:
     if _p_value(fit) < LEVEL:
         table = fit.independencies
         worst = table.iloc[int(np.argmax(table["estimate"].abs()))]
-        pair = f"{worst['first']} and {worst['second']}"
-        said.append(f"the largest correlation for 0 is {worst['estimate']:.2f}, of {pair}")
+        of = f"of {worst['first']} and {worst['second']}"
+        said.append(f"the largest correlation that should be 0 is {worst['estimate']:.2f}, {of}")
     return ", ".join(said)
-
-
-def _named(edge: DoubtfulEdge) -> str:
-    return f"{edge.cause} {edge.mark} {edge.effect} ({edge.about})"
 
 
 def _missing_in_words(run: RunRecord) -> str:

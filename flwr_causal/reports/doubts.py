@@ -23,7 +23,7 @@ CURVED = ("additive", "group", "mlp")
 #: Reports test graphs of at most so many variables; more take seconds.
 MOST_VARIABLES = 120
 #: An effect differs between parties below this corrected p-value, and by more than this share.
-DIFFER, LEAST_SHARE = 0.01, 0.2
+DIFFER, LEAST_SHARE = 0.001, 0.2
 
 
 def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
@@ -127,7 +127,7 @@ def parties_that_differ(run: RunRecord) -> list[str]:
     """Return which parties a result that is one for all does not hold for, and in what.
 
     They are those whose effect along an edge differs from the others' by more than chance
-    (corrected p-value below 0.01) and by a fifth of the larger one, and those without which much of
+    (corrected p-value below 0.001) and by a fifth of the larger one, and those without which much of
     the graph is another (`run.influence`). The clearest party comes first.
     """
     found: dict[str, str] = {}

@@ -101,11 +101,11 @@ def pair_and(n, left_out, rng):
 
 
 @pytest.mark.parametrize("n", [100, 100_000])
-def test_right_graphs_are_refused_in_one_or_two_of_a_hundred_runs(n):
+def test_right_graphs_are_hardly_ever_refused(n):
     rng = np.random.default_rng(n)
     fits = [pair_and(n, 0.0, rng) for _ in range(50)]
     refused = [Trust(edges=1, fit=one).verdict == "do not rely" for one in fits]
-    assert sum(refused) <= 3  # of a level of 0.01, twice
+    assert sum(refused) <= 1  # of a level of 0.001, twice
 
 
 @pytest.mark.parametrize(("n", "left_out", "refused"), [(100, 0.6, 1), (100_000, 0.08, 1)])

@@ -127,8 +127,8 @@ def parties_that_differ(run: RunRecord) -> list[str]:
     """Return which parties a result that is one for all does not hold for, and in what.
 
     They are those whose effect along an edge differs from the others' by more than chance
-    (corrected p-value below 0.001) and by a fifth of the larger one, and those without which much of
-    the graph is another (`run.influence`). The clearest party comes first.
+    (corrected p-value below 0.001) and by a fifth of the larger one, and those without which much
+    of the graph is another (`run.influence`). The clearest party comes first.
     """
     found: dict[str, str] = {}
     if run.disagreement is not None:

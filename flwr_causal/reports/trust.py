@@ -86,14 +86,14 @@ class Trust:
 
     @property
     def against(self) -> list[str]:
-        """The reasons not to rely on the result, the gravest first."""
+        """The reasons not to rely on the result."""
         said = []
         if self.status != "completed":
             said.append(f"the run is not complete ({self.status})")
-        if self.fit is not None and _largest(self.fit) >= SIZE and _p_value(self.fit) < LIMIT:
-            said.append(f"it does not fit the rows ({_evidence(self.fit)})")
         if self.differing and not self.guarded:
             said.append(f"parties differ: {some(self.differing, MOST_PARTIES)}")
+        if self.fit is not None and _largest(self.fit) >= SIZE and _p_value(self.fit) < LIMIT:
+            said.append(f"it does not fit the rows ({_evidence(self.fit)})")
         if self.unsettled is not None:
             left_out = "{} of {} edges left out".format(*self.unsettled)
             said.append(f"the rows do not settle the graph ({left_out})")

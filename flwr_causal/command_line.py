@@ -48,12 +48,13 @@ from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.changes import changes
 from flwr_causal.reports.described import described
-from flwr_causal.reports.doubts import describe_doubts
+from flwr_causal.reports.doubts import describe_differences
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.description import difference_rows
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.page.words import counted
+from flwr_causal.reports.record import status_in_words
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import forget as forgotten
 from flwr_causal.runtime.checkpoint import read_history, status_of
@@ -75,8 +76,9 @@ if TYPE_CHECKING:
 
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
-#: Exit statuses: a run is completed, but not by all parties; a command was interrupted.
-NOT_ALL_PARTIES, INTERRUPTED = 3, 130
+#: Exit statuses: a run is completed, but not by all parties; with ``--strict`` its first line says
+#: not to rely on it; a command was interrupted.
+NOT_ALL_PARTIES, NOT_TO_RELY_ON, INTERRUPTED = 3, 4, 130
 #: Lines are not broken there.
 NO_BREAK = "\xa0"
 #: Characters of a line in which a table is measured; wider ones fit no terminal.
@@ -619,12 +621,16 @@ def run(
     treatment: Treatment = None,
     outcome: Outcome = None,
     progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit status 4 where not to rely on the result.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a METHOD on files, each the table of one party.
 
-    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page. Exit
-    status 3: the run is completed without all parties.
+    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page. The first
+    line says whether to rely on the result. Exit status 3: the run is completed without all
+    parties; 4, with --strict: the first line says not to rely on it.
     """
     given = {"seed": seed, **_options(method, option)}
     if output_dir is not None:
@@ -638,7 +644,7 @@ def run(
     except KeyboardInterrupt:
         typer.echo(_interrupted(output_dir), err=True)
         raise typer.Exit(INTERRUPTED) from None
-    asked = asked_of(found, treatment, outcome)
+    asked, trust = asked_of(found, treatment, outcome), found.trust
     page = None
     if output_dir is not None:
         page = found.report(output_dir.absolute() / PAGE, treatment=treatment, outcome=outcome)
@@ -646,7 +652,8 @@ def run(
         edges = [] if found.graph is None else found.graph.marked_edges()
         names = ("cause", "mark", "effect", "weight")
         listed = [dict(zip(names, edge, strict=True)) for edge in edges]
-        _print_json({**found.summary(influence=False), "edges": listed})
+        first = {"verdict": trust.verdict, "headline": trust.sentence}
+        _print_json({**first, **found.summary(influence=False), "edges": listed})
     else:
         typer.echo(str(found))
         if asked is not None and asked != asked_of(found):  # else it has told
@@ -655,6 +662,8 @@ def run(
             typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
         else:
             typer.echo("Nothing was written: --output-dir DIR keeps results and makes their page.")
+    if strict and trust.verdict == "do not rely":
+        raise typer.Exit(NOT_TO_RELY_ON)
     _exit_if_lost(found)
 
 
@@ -679,7 +688,7 @@ def _on_files(
 def _exit_if_lost(found: Run) -> None:
     """Exit with the status of a run that is completed without all parties, if it is one."""
     if found.lost:
-        typer.echo(f"The run is {found.headline}.", err=True)
+        typer.echo(f"The run is {status_in_words(found)}.", err=True)
         raise typer.Exit(NOT_ALL_PARTIES)
 
 
@@ -851,7 +860,7 @@ def compare(
     for one in others:
         _wrapped(f"{one.subject}: {', '.join(one.values)}", "")
     for name, run in zip(names, runs, strict=True):
-        for line in ([run.headline] if run.lost else []) + describe_doubts(run):
+        for line in (run.headline, *describe_differences(run)):
             typer.echo(f"{name}: {line}")
     if output is not None:
         typer.echo(f"Page: {output}")

@@ -146,8 +146,9 @@ def _round_line(record: dict[str, Any], method: CausalStrategy) -> str:
 
 
 def _compact(run: Run) -> dict[str, Any]:
-    summary = run.summary(influence=False)
+    summary, trust = run.summary(influence=False), run.trust
     kept = ("status", "lost", "rounds", "bytes_sent", "bytes_received", "seconds", "stop_reason")
     metrics = {name: run.metrics[name] for name in METRICS if name in run.metrics}
     edges = None if run.graph is None else run.graph.num_edges
-    return {**{name: summary[name] for name in kept}, **metrics, "edges": edges}
+    first = {"verdict": trust.verdict, "headline": trust.sentence}
+    return {**{name: summary[name] for name in kept}, **first, **metrics, "edges": edges}

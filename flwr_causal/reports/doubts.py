@@ -8,6 +8,8 @@ from flwr_causal.core.answers import answers
 from flwr_causal.core.graphs.doubt import doubtful_edges
 from flwr_causal.core.graphs.fit_check import LEVEL
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.reports.page.words import counted
+from flwr_causal.runtime.influence import known_influence, standing_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 CURVED = ("additive", "group", "mlp")
 #: Reports test graphs of at most so many variables; more take seconds.
 MOST_VARIABLES = 120
+#: An effect differs between parties below this corrected p-value, and by more than this share.
+DIFFER, LEAST_SHARE = 0.001, 0.2
 
 
 def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
@@ -107,24 +111,38 @@ def disagreement_of(model: Any) -> pd.DataFrame | None:
     return model.disagreement() if known else None
 
 
-def describe_doubts(run: RunRecord) -> list[str]:
-    """Return the check of the fit in one line, and the most doubtful edges in another."""
-    fit, doubtful = fit_of(run), doubts_of(run)
-    lines = [] if fit is None else [f"Fit: {fit.summary()}"]
-    if doubtful and doubtful[0].doubt < LEVEL:
-        lines.append("No edge is in doubt; run.doubtful_edges() says why")
-    elif doubtful:
-        doubtful = [one for one in doubtful if one.doubt >= LEVEL]
-        listed = ", ".join(f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful)
-        lines.append(f"Most doubtful: {listed}; run.doubtful_edges() says why")
+def describe_differences(run: RunRecord) -> list[str]:
+    """Return the parties that differ in effects, means or spreads, in one line; none if none do."""
     table = run.disagreement
-    if table is not None and len(unlike := clear_differences(table)):
-        parties = ", ".join(dict.fromkeys(unlike["party"]))
-        lines.append(
-            f"Parties that differ: {parties} ({len(unlike)} effects, means or spreads, in "
-            "run.disagreement)"
-        )
-    return lines
+    if table is None or not len(unlike := clear_differences(table)):
+        return []
+    parties = ", ".join(dict.fromkeys(unlike["party"]))
+    return [
+        f"Parties that differ: {parties} ({len(unlike)} effects, means or spreads, in "
+        "run.disagreement)"
+    ]
+
+
+def parties_that_differ(run: RunRecord) -> list[str]:
+    """Return which parties a result that is one for all does not hold for, and in what.
+
+    They are those whose effect along an edge differs from the others' by more than chance
+    (corrected p-value below 0.001) and by a fifth of the larger one, and those without which much
+    of the graph is another (`run.influence`). The clearest party comes first.
+    """
+    found: dict[str, str] = {}
+    if run.disagreement is not None:
+        table = run.disagreement
+        unlike = table[(table["what"] == "effect") & (table["corrected"] < DIFFER)]
+        for one in unlike.to_dict("records"):
+            larger = max(abs(one["value"]), abs(one["others"]))
+            if abs(one["value"] - one["others"]) > LEAST_SHARE * larger:
+                said = f"{one['party']} ({one['cause']} -> {one['effect']} is {one['value']:.2g} "
+                found.setdefault(one["party"], f"{said}there, {one['others']:.2g} elsewhere)")
+    influence = known_influence(run)
+    for party, changed in standing_out(influence, run.graph).items():
+        found.setdefault(party, f"{party} (without it {counted(changed, 'edge')} change)")
+    return list(found.values())
 
 
 def clear_differences(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.words import printable, some
+from flwr_causal.core.words import printable
 from flwr_causal.runtime.influence import Deferred
 
 if TYPE_CHECKING:
@@ -185,12 +185,6 @@ class RunRecord:
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
     @property
-    def headline(self) -> str:
-        """The status, which parties the result lacks, and that the graph does not fit, if so."""
-        status = f"{self.status} {lost_in_words(self)}".strip()
-        return printable("; ".join([status, *misfit_in_words(self)]))
-
-    @property
     def unsigned(self) -> bool:
         """Whether the graph's weights are strengths without a sign, as of nonlinear models.
 
@@ -214,18 +208,9 @@ class RunRecord:
         return sum(self.parties.values()) if self.num_rows is None else self.num_rows
 
 
-def misfit_in_words(run: RunRecord) -> list[str]:
-    """Return which signs there are that the graph does not fit; nothing where there are none."""
-    pairs = [pair for one in run.history for pair in one.get("common_causes", ())]
-    said = []
-    if pairs:
-        listed = some(f"{one} <-> {other}" for one, other in pairs)
-        said.append(f"hidden common causes are likely ({listed})")
-    for one in run.history:
-        if "unstable_edges" in one:
-            left_out = f"{one['unstable_edges']} of {one['edges']} edges left out"
-            said.append(f"the rows do not settle the graph ({left_out})")
-    return said
+def status_in_words(run: RunRecord) -> str:
+    """Return the status of a run, and which parties its result lacks."""
+    return printable(f"{run.status} {lost_in_words(run)}".strip())
 
 
 def lost_in_words(run: RunRecord) -> str:

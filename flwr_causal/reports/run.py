@@ -31,7 +31,7 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.party.options import METHODS_GROUP
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.doubts import (
-    describe_doubts,
+    describe_differences,
     disagreement_of,
     doubts_of,
     fit_check,
@@ -41,7 +41,8 @@ from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.page.template import write_page
-from flwr_causal.reports.record import RunRecord, privacy_line
+from flwr_causal.reports.record import RunRecord, privacy_line, status_in_words
+from flwr_causal.reports.trust import Trust, trust_of
 from flwr_causal.runtime.checkpoint import read_history
 from flwr_causal.runtime.influence import known_influence
 from flwr_causal.runtime.run_directory import (
@@ -91,6 +92,16 @@ class Run(SingleThreaded, RunRecord):
 
     Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
     """
+
+    @property
+    def trust(self) -> Trust:
+        """How far to trust the result: the facts, and the verdict that follows from them."""
+        return trust_of(self)
+
+    @property
+    def headline(self) -> str:
+        """Whether to rely on the result, and why not, in one sentence."""
+        return self.trust.sentence
 
     def fit_check(self, rows: Any = None) -> FitCheck:
         """Test the independencies that the graph implies.
@@ -158,8 +169,10 @@ class Run(SingleThreaded, RunRecord):
 
     def __str__(self) -> str:
         """Return what ``print(run)`` shows: about ten lines."""
+        trust = self.trust
         lines = [
-            f"{self.config.get('method', 'run')}, {self.headline}: "
+            trust.sentence,
+            f"{self.config.get('method', 'run')}, {status_in_words(self)}: "
             f"{self.error or self.stop_reason}",
             f"Exchanges {self.rounds}, {self.seconds:.1f} s, {len(self.parties)} parties, "
             f"{self.total_rows} rows, {self.bytes_sent:,} bytes sent, {self.bytes_received:,} "
@@ -181,7 +194,9 @@ class Run(SingleThreaded, RunRecord):
             lines.append(f"Model: {type(self.model).__name__}")
         if (asked := asked_of(self)) is not None:
             lines += answer(self, *asked)[:MOST_PRINTED]
-        lines += describe_doubts(self)
+        if trust.fit is not None:
+            lines.append(f"Fit: {trust.fit.summary()}")
+        lines += describe_differences(self)
         numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
         if numbers:
             lines.append("Metrics: " + ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))

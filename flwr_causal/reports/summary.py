@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.words import printable
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.edges import describe_graph
-from flwr_causal.reports.record import privacy_line
+from flwr_causal.reports.record import privacy_line, status_in_words
 from flwr_causal.reports.run import TABLE_FILE
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ CHANGES = {"same": "without", "absent": "without", "reversed": "turned", "additi
 
 def describe_run(run: Run) -> list[str]:
     """Return the lines that describe a finished run."""
-    lines = [f"{run.config.get('method', 'run')}, {run.headline}: {run.stop_reason}"]
+    method = run.config.get("method", "run")
+    lines = [run.headline, f"{method}, {status_in_words(run)}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph, signed=not run.unsigned)
     if (asked := asked_of(run)) is not None:

@@ -231,6 +231,18 @@ def _difference(graph: CausalGraph, other: CausalGraph) -> tuple[int, float]:
     return count, max(largest, float(np.abs(one - two).max(initial=0.0)))
 
 
+def standing_out(influence: Influence, graph: CausalGraph | None) -> dict[str, int]:
+    """Return the parties that stand out, and decide much of the graph: how many edges of it."""
+    if graph is None:
+        return {}
+    least = max(LEAST_EDGES, LEAST_SHARE * graph.num_edges)
+    return {
+        party: change["changed_edges"]
+        for party, change in influence.items()
+        if (change["distance"] or 0.0) > STANDS_OUT and change["changed_edges"] >= least
+    }
+
+
 def influence_warnings(
     influence: Influence, graph: CausalGraph | None, *, median: bool
 ) -> list[str]:
@@ -238,15 +250,8 @@ def influence_warnings(
 
     ``median`` says whether the run could be repeated with a median.
     """
-    if graph is None:
-        return []
-    least = max(LEAST_EDGES, LEAST_SHARE * graph.num_edges)
-    found = [
-        f"{change['changed_edges']} without {party}"
-        for party, change in influence.items()
-        if (change["distance"] or 0.0) > STANDS_OUT and change["changed_edges"] >= least
-    ]
-    if not found:
+    found = [f"{n} without {party}" for party, n in standing_out(influence, graph).items()]
+    if graph is None or not found:
         return []
     robust = ", or with aggregation='median'" if median else ""
     return [

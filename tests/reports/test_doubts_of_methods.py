@@ -63,7 +63,7 @@ def test_doubts_are_of_the_evidence_that_the_method_has(case, tmp_path):
         assert {one.doubt for one in doubtful} == (set() if said is None else {0.5})
         assert all(said in one.reason for one in doubtful if said)
         assert ("variance" in str(doubtful)) == (said == "one noise variance")
-        assert ("Most doubtful: " in str(own)) == (said is not None)
+        assert ("in doubt: " in str(own)) == (said is not None)
 
 
 @pytest.mark.parametrize("case", OF_CURVES)
@@ -75,7 +75,7 @@ def test_directions_that_curves_decide_are_in_no_doubt(case, tmp_path):
     for own in (run, Run.load(tmp_path)):
         assert all(one.doubt < 1e-6 for one in own.doubtful_edges(9))
         assert "less likely by" in str(own.doubtful_edges(9)[0])
-        assert "Most doubtful: " not in str(own)
+        assert "in doubt: " not in str(own)
 
 
 def test_a_direction_that_the_rows_speak_against_is_in_doubt():

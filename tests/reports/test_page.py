@@ -55,7 +55,8 @@ def test_the_page_says_what_the_run_says(admm_run):
     assert payload["heading"] == f"{run.graph.num_edges} edges among 5 variables"
     for part in (run.stop_reason, "notears-admm", "3 parties", "240 rows", f"{run.rounds} exch"):
         assert part in payload["question"]
-    assert payload["verdict"].endswith("against the known truth 5 right; 1 warning.")
+    assert payload["verdict"] == run.headline
+    assert payload["verdict"].endswith("; 1 warning.")
     texts = json.dumps(section(payload, "trust"))
     assert "Few rows: get more." in texts
     assert "party 1 was left out of exchange 2: disk full" in texts
@@ -300,7 +301,7 @@ def test_a_failed_run_has_a_page(tmp_path):
     run = Run(None, [], 0, 0, 0, 0, 0.0, "", error="no quorum")
     payload = payload_of(run)
     assert "no quorum" in payload["question"]
-    assert payload["verdict"].startswith("The run is not complete (failed)")
+    assert payload["verdict"] == "Do not rely on this result: the run is not complete (failed)."
     run.report(tmp_path / "page.html")
 
 
@@ -471,17 +472,15 @@ def test_the_first_line_says_what_speaks_against_the_graph():
     verdict = payload_of(run)["verdict"]
     tested = len(run.fit_check().independencies)
     assert verdict.startswith(
-        f"The graph does not fit the rows: {failed} of {tested} implied independencies fail"
+        f"Do not rely on this graph: it does not fit the rows ({failed} of {tested} implied "
     )
     assert f"p = {run.fit_check().p_value:.2g}" in verdict
     assert verdict.endswith("1 warning.")
-    # A party that is missing comes before it, in the heading and in the line.
+    # A party that is missing is in the heading and in the line.
     run = replace(run, lost={"north": 1749}, answered={"party 0": 1, "party 1": 1})
     payload = payload_of(run)
     assert payload["heading"].endswith("among 3 variables, without north (1,749 of 2,349 rows)")
-    assert payload["verdict"].startswith(
-        "The result is without north (1,749 of 2,349 rows); the gr"
-    )
+    assert "; it is without north (1,749 of 2,349 rows); 1 warning." in payload["verdict"]
     assert ["north", 1749] in [row[:2] for row in block(payload, "parties", "table")["rows"]]
 
 
@@ -504,7 +503,7 @@ def test_the_first_line_says_where_nothing_tests_the_fit():
     table = pd.DataFrame({"a": states, "b": states}).astype(str)
     run = simulate("fedges", [table[:150], table[150:]])
     assert len(run.fit_check().independencies) == 0
-    assert payload_of(run)["verdict"].startswith("Whether the graph fits the rows is not known; ")
+    assert "doubts: whether it fits the rows is not known" in payload_of(run)["verdict"]
 
 
 def test_agreement_of_the_parties_is_not_called_confidence():

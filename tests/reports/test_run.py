@@ -225,10 +225,11 @@ def test_print_is_short_and_has_the_strongest_edges():
     lines = str(run).splitlines()
     assert len(lines) <= 12
     assert max(map(len, lines)) < 280
-    assert lines[0] == "moments, completed: it converged"
-    assert "2 parties, 7 rows" in lines[1]
-    assert "x8 -> x9" in lines[3]
-    assert "40 more" in lines[8]
+    assert lines[0] == run.headline
+    assert lines[1] == "moments, completed: it converged"
+    assert "2 parties, 7 rows" in lines[2]
+    assert "x8 -> x9" in lines[4]
+    assert "40 more" in lines[9]
     assert len(repr(run)) < 100
     assert "moments" in repr(run)
 

@@ -355,7 +355,7 @@ def test_a_run_names_the_parties_that_its_result_lacks(tmp_path, method, options
     for name, rows in expected.items():
         assert name in first
         assert not rows or f"{rows} of 240 rows" in first
-    assert (found.headline == "completed") == (not expected)
+    assert ("without" in found.headline) == bool(expected)
 
 
 def test_parties_that_are_missing_for_good_and_for_once_are_told_apart():
@@ -363,17 +363,17 @@ def test_parties_that_are_missing_for_good_and_for_once_are_told_apart():
     found = simulate("notears-admm", TABLES, wrap_grid=losing(lost), max_rounds=6)
     assert found.lost == {"party 1": 48, "party 3": 48}
     assert found.answered["party 3"] == 0
-    assert found.headline == (
-        "completed without party 3 (48 of 240 rows) and without some replies of party 1 (48 of 240 "
+    assert (
+        "it is without party 3 (48 of 240 rows) and without some replies of party 1 (48 of 240 "
         "rows), which took part in 5 of 6 exchanges"
-    )
+    ) in found.headline
 
 
 def test_parties_that_each_miss_another_exchange_are_all_named():
     lost = {(k + 1, False): [k] for k in range(2)}
     found = simulate("notears-admm", TABLES[:2], wrap_grid=losing(lost), max_rounds=6)
     assert found.lost == {"party 0": 48, "party 1": 48}
-    assert found.headline.endswith("party 1 (48 of 96 rows), which took part in 5 of 6 exchanges")
+    assert "party 1 (48 of 96 rows), which took part in 5 of 6 exchanges" in found.headline
 
 
 def test_a_group_without_a_sum_is_lost_with_all_its_parties():

@@ -78,9 +78,9 @@ def test_a_run_without_the_option_tells_of_likely_hidden_causes(options, tmp_pat
     run = simulate("moments", two_hidden(), **options)
     assert run.warnings[0].startswith("Hidden common causes are likely")
     assert "b <-> c, g <-> m" in run.warnings[0]
-    assert run.headline == "completed; hidden common causes are likely (b <-> c, g <-> m)"
+    assert "hidden common causes are likely (b <-> c, g <-> m)" in run.headline
     assert run.headline in str(run)
-    assert "idden common causes are likely (b <-> c" in payload_of(run)["verdict"]
+    assert payload_of(run)["verdict"] == run.headline
     run.save(tmp_path)
     assert Run.load(tmp_path).headline == run.headline
 
@@ -158,7 +158,6 @@ def test_edges_that_redrawn_moments_do_not_give_are_left_out_and_named(tmp_path)
     assert not (run.graph.adjacency & ~kept.graph.adjacency).any()
     said = f"the rows do not settle the graph ({left_out.sum()} of {kept.graph.num_edges} edges"
     assert said in run.headline
-    assert said[1:] in payload_of(run)["verdict"]
     assert "do not settle" not in kept.headline
     (warning,) = [one for one in run.warnings if one.startswith("The rows do not settle")]
     cause, effect = np.argwhere(left_out)[0]
@@ -188,7 +187,7 @@ def test_where_no_moments_are_redrawn_the_share_is_refused(options):
 @pytest.mark.parametrize("options", [{"hidden_causes": True}, {"solver": "dagma"}])
 def test_a_run_that_allows_for_them_or_has_another_solver_does_not(options):
     run = simulate("moments", two_hidden(), **options)
-    assert run.headline == "completed"
+    assert "idden" not in run.headline
     assert not any("Hidden common causes" in one for one in run.warnings)
 
 

@@ -32,9 +32,10 @@ from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.fit import fit_blocks
 from flwr_causal.reports.page.graph import SHARES, graph_payload, strength_of
 from flwr_causal.reports.page.probabilities import probability_blocks
-from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
+from flwr_causal.reports.page.trust import party_blocks, trust_blocks
 from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.record import lost_in_words
+from flwr_causal.reports.trust import trust_of
 from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def payload_of(run: RunRecord, asked: tuple[str, str] | None = None) -> dict[str
         "title": f"{run.config.get('method', 'run')}: {heading(run)}",
         "heading": _capital(heading(run)),
         "question": question(run),
-        "verdict": verdict(run, graph),
+        "verdict": trust_of(run).sentence,
         "status": run.status,
         "first": [] if asked is None else [_asked_section(run, *asked)],
         "graph": graph,

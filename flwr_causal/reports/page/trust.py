@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.graphs.fit_check import LEVEL
-from flwr_causal.reports.doubts import doubts_of, fit_of
 from flwr_causal.reports.page.exchanges import party_columns
 from flwr_causal.reports.page.words import counted
-from flwr_causal.reports.record import lost_in_words, misfit_in_words
+from flwr_causal.reports.record import lost_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
 Block = dict[str, Any]
 
-# An edge of at least this doubt is as likely wrong as right; so many are named in one line.
-DOUBTFUL = 0.5
-MOST_NAMED = 3
 # A party disagrees clearly above so many nats, a factor of 20 in probability.
 CLEAR = 3.0
 VERDICTS = {
@@ -55,62 +50,6 @@ DIFFERENCES = {
     "reversed": "has it reversed",
     "additional": "has it in addition",
 }
-
-
-def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
-    """Return in one line how far the result can be trusted; the gravest reason comes first.
-
-    The sections of the page say more.
-    """
-    said = [f"the run is not complete ({run.status})"] if run.status != "completed" else []
-    said += [f"the result is {lost}"] if (lost := lost_in_words(run)) else []
-    said += misfit_in_words(run)
-    if graph is not None:
-        said += [*_fit_in_words(run), *_doubts_in_words(run)]
-    if graph is not None and graph["counts"]:
-        counts = graph["counts"]
-        said.append(
-            "against the known truth "
-            + ", ".join(
-                f"{counts[key]} {words}" for key, words in VERDICTS.items() if key in counts
-            )
-        )
-    if "accuracy" in run.metrics and "majority" in run.metrics:
-        said.append(
-            f"accuracy {run.metrics['accuracy']:.3f} on rows that were held out "
-            f"(most frequent class: {run.metrics['majority']:.3f})"
-        )
-    said.append(counted(len(run.warnings), "warning") if run.warnings else "no warnings")
-    text = "; ".join(said)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _fit_in_words(run: RunRecord) -> list[str]:
-    """Return whether the graph fits the rows, where that is known."""
-    fit = fit_of(run)
-    unknown = ["whether the graph fits the rows is not known"] * (run.status == "completed")
-    if fit is None:
-        return unknown
-    tested = len(fit.independencies)
-    whole = "" if fit.p_value is None else f"p = {fit.p_value:.2g} for the graph as a whole"
-    failed = f"{len(fit.rejected)} of {tested} implied independencies fail" if tested else ""
-    evidence = ", ".join(part for part in (failed, whole) if part)
-    if len(fit.rejected) or (fit.p_value is not None and fit.p_value < LEVEL):
-        return [f"the graph does not fit the rows: {evidence}"]
-    return [f"no test speaks against the graph's fit: {evidence}"] if evidence else unknown
-
-
-def _doubts_in_words(run: RunRecord) -> list[str]:
-    """Return how many edges are as likely wrong as right, and which are the most doubtful."""
-    assert run.graph is not None
-    count = run.graph.num_edges + run.graph.num_lagged_edges
-    known = doubts_of(run, count)
-    doubtful = [one for one in known if one.doubt >= DOUBTFUL]
-    if not doubtful:
-        return [f"none of {count} edges is in doubt"] if known else []
-    named = [f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful[:MOST_NAMED]]
-    more = [f"{len(doubtful) - MOST_NAMED} more"] if len(doubtful) > MOST_NAMED else []
-    return [f"{len(doubtful)} of {count} edges are in doubt: {', '.join([*named, *more])}"]
 
 
 def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:

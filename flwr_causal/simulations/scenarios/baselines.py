@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare, r2_sortability, varsortability
@@ -26,7 +27,7 @@ from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_ro
 from flwr_causal.core.series.regression import dynotears
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations.scenarios.world import LineResult, World
-from flwr_causal.solvers import fuse, ges
+from flwr_causal.solvers import block_search, fuse, ges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,21 @@ def _classes(score: Score, world: World) -> _Parts:
     return _Parts(lambda: solve(world.pooled), lambda: [solve(party) for party in world.parties])
 
 
+def _orders(world: World, normal_scores: bool = False) -> _Parts:
+    """Search the orders of the variables for the class of the best BIC, of categories too."""
+    scored = with_normal_scores if normal_scores else pd.DataFrame.copy
+    return _Parts(
+        lambda: block_search(scored(world.pooled)),
+        lambda: [block_search(scored(party)) for party in world.parties],
+    )
+
+
+def with_normal_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """Replace the numbers of each column by the normal quantiles of their mean ranks."""
+    numbers = table.select_dtypes("number")
+    return table.assign(**(numbers.rank() / (len(table) + 1)).apply(ndtri))
+
+
 #: How a graph is found from one table.
 SOLVERS: dict[str, Callable[..., _Parts]] = {
     "notears": partial(_linear, linear.paper_solver),
@@ -109,6 +125,7 @@ SOLVERS: dict[str, Callable[..., _Parts]] = {
     "dynotears": _series,
     "ges": partial(_classes, "bdeu"),
     "ges-gaussian": partial(_classes, "gaussian-bic"),
+    "orders": _orders,
 }
 
 _found: weakref.WeakKeyDictionary[World, dict[str, tuple[Any, float]]] = weakref.WeakKeyDictionary()

@@ -25,8 +25,9 @@ EDGES, WEIGHTS, NOISE = 2.0, (0.4, 1.2), (0.7, 1.4)
 #: How probable it is that a hub acts on a variable.
 REACH = 0.5
 #: "some": variables with two effects or more are hidden, whatever causes them. "hubs": the hidden
-#: variables have no causes, and each acts on half of the others.
-KINDS = ("some", "hubs")
+#: variables have no causes, and each acts on half of the others. "busiest": those of the most edges
+#: are hidden.
+KINDS = ("some", "hubs", "busiest")
 #: The variables of a random network that are seen.
 SEEN = 20
 
@@ -43,6 +44,9 @@ def hidden_causes(
     dag = np.zeros((size, size), dtype=np.bool_)
     dag[np.ix_(order, order)] = np.triu(rng.random((size, size)) < 2 * EDGES / (size - 1), 1)
     hidden = _chosen(dag, num_hidden, rng)
+    if kind == "busiest":
+        edges = dag.sum(axis=0) + dag.sum(axis=1)
+        hidden = sorted(np.argsort(-edges, kind="stable")[:num_hidden].tolist())
     if kind == "hubs":
         dag[:, hidden] = False
         dag[hidden] = rng.random((num_hidden, size)) < REACH

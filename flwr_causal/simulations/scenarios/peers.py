@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 from flwr_causal.app.entry_points import with_declared
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.interoperability import from_causal_learn
-from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD, voted
+from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD, voted, with_normal_scores
 from flwr_causal.simulations.scenarios.world import LineResult, World
 
 if TYPE_CHECKING:
@@ -68,9 +69,14 @@ def causal_learn_pc(world: World, alpha: float = 0.05, voting: bool = False) -> 
 
     ``voting``: each party's rows, and the edges of more than half of the parties.
     """
-    if not voting:
-        return _pc(_frame(world), alpha)
-    each = [_pc(_frame(replace(world, parties=[party])), alpha) for party in world.parties]
+    if voting:
+        return _voted(world, partial(causal_learn_pc, alpha=alpha))
+    return _pc(_frame(world), alpha)
+
+
+def _voted(world: World, search: Callable[[World], LineResult]) -> LineResult:
+    """Search each party's rows, and keep the edges of more than half of the parties."""
+    each = [search(replace(world, parties=[party])) for party in world.parties]
     return LineResult((voted([one.graphs[0] for one in each]),))
 
 
@@ -116,10 +122,23 @@ def causal_learn_ges(world: World) -> LineResult:
     return _of_causal_learn(frame, found["G"])
 
 
-def causal_learn_boss(world: World, seed: int = 0, coding: Coding = "codes") -> LineResult:
-    """BOSS with the Gaussian BIC, and orders drawn by ``seed``."""
+def causal_learn_boss(
+    world: World,
+    seed: int = 0,
+    coding: Coding = "codes",
+    voting: bool = False,
+    normal_scores: bool = False,
+) -> LineResult:
+    """BOSS with the Gaussian BIC, and orders drawn by ``seed``.
+
+    ``voting`` as in PC; ``normal_scores``: of the normal scores of the numbers.
+    """
     from causallearn.search.PermutationBased.BOSS import boss
 
+    if voting:
+        return _voted(world, partial(causal_learn_boss, seed=seed, coding=coding))
+    if normal_scores:
+        world = replace(world, parties=[with_normal_scores(world.pooled)])
     return _by_permutation(world, boss, seed, coding)
 
 

@@ -268,7 +268,8 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of programs about their convergence
-            outcome = _outcome(line, line.options_at(group.point), world, seed, sweep.engine)
+            options = line.options_at(group.point)
+            outcome = _outcome(line, options, world, seed, sweep.engine, scenario.metrics)
             seconds = time.process_time() - start + outcome.shared_seconds
             record["metrics"] = measured(world, outcome, scenario.metrics)
     except ConfigError:
@@ -283,7 +284,12 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
 
 
 def _outcome(
-    line: Line, options: dict[str, Any], world: World, seed: int, engine: Engine
+    line: Line,
+    options: dict[str, Any],
+    world: World,
+    seed: int,
+    engine: Engine,
+    metrics: Sequence[str],
 ) -> LineResult:
     if line.kind == "baseline":
         return BASELINES[line.name](world, **options)
@@ -306,6 +312,8 @@ def _outcome(
         "exchanges": float(run.rounds),
         "kilobytes": (run.bytes_sent + run.bytes_received) / 1e3,
     }
+    if "refused" in metrics:
+        counts["refused"] = float(run.trust.verdict == "do not rely")
     graphs = () if run.graph is None else (run.graph,)
     return LineResult(graphs, run.scores, run.model, tuple(run.local_graphs.values()), counts)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.simulations.scenarios.world import LineResult, World
+    from flwr_causal.simulations.scenarios.world import AskedEffect, LineResult, World
 
 #: What `compare` of graphs returns, by the names that it has there.
 COMPARED = (
@@ -41,7 +41,11 @@ RANKED = ("auroc", "auprc", "binary_auroc")
 OTHER = ("h", "shd_reversed_twice", "sid", "sid_lower", "sid_upper", "effect_error")
 #: Of models with densities and classes, on the rows set aside.
 OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
-COUNTED = ("exchanges", "kilobytes")
+#: "refused": whether the first line of a run says not to rely on it.
+COUNTED = ("exchanges", "kilobytes", "refused")
+#: Of the effect that a world is about: the value that the model gives, and whether its interval has
+#: the true one. Of a class they are means over the values that it allows.
+OF_EFFECT = ("asked_effect", "asked_covered")
 #: Of the parties' own graphs, where a run has them: means over the parties.
 LOCAL = ("local_tpr", "local_fdr")
 #: Of each party's graph (its own, or the common one) beside its own truth: means over the parties.
@@ -50,7 +54,10 @@ BY_PARTY = ("own_shd", "own_lagged_shd")
 #: effects. They are in every table of graphs over numbers.
 OF_WORLD = ("varsortability", "r2_sortability")
 TIMES = ("cpu_seconds",)
-OWN = (*COMPARED, *LOCAL, *BY_PARTY, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_WORLD, *TIMES)
+OWN = (
+    *(*COMPARED, *LOCAL, *BY_PARTY, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_EFFECT, *OF_WORLD),
+    *TIMES,
+)
 #: Functions of other packages: they are given the data and a line's result with one of its graphs,
 #: or with none if it has none, and return a number, or None where they say nothing.
 DECLARED: Mapping[str, Callable[[World, LineResult], float | None]] = with_declared({}, "metric")
@@ -87,10 +94,22 @@ def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[st
         found |= _by_party(world.own, outcome, names)
     if outcome.model is not None and world.test is not None:
         found |= _of_model(world, outcome.model, names)
+    if world.asked is not None and outcome.model is not None and set(names) & set(OF_EFFECT):
+        values = _of_effect(world.asked, outcome.model)
+        found |= {name: value for name, value in values.items() if name in names}
     for name in names:
         if name in DECLARED:
             found |= _by_declared(world, outcome, name)
     return {name: float(value) for name, value in found.items()}
+
+
+def _of_effect(asked: AskedEffect, model: Any) -> dict[str, float]:
+    """Return the effect by a model, and whether its interval has the true one."""
+    effects = model.total_effect(asked.cause, asked.effect, **asked.options)
+    each = effects if isinstance(effects, list) else [effects]
+    covered = [one.interval[0] <= asked.value <= one.interval[1] for one in each]
+    means = float(np.mean([one.value for one in each])), float(np.mean(covered))
+    return dict(zip(OF_EFFECT, means, strict=True))
 
 
 def _by_party(

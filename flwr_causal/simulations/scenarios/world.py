@@ -14,6 +14,26 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
 
 
+@dataclass(frozen=True)
+class AskedEffect:
+    """The total effect that a world is about.
+
+    Parameters
+    ----------
+    cause, effect : str
+        Columns.
+    value : float
+        The true effect; of a cause with states that of one state instead of another one.
+    options : mapping of str to str
+        Further arguments of ``total_effect``: ``state`` and ``reference`` of a category.
+    """
+
+    cause: str
+    effect: str
+    value: float
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class World:
     """The tables of a federation, and what is known of their origin.
@@ -30,6 +50,8 @@ class World:
         Options that the data need, such as the class column; methods get those that they have.
     own : tuple of CausalGraph
         The true graph of each party, where they differ.
+    asked : AskedEffect or None
+        The effect that the data are about.
     """
 
     parties: list[Any]
@@ -37,6 +59,7 @@ class World:
     test: pd.DataFrame | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     own: tuple[CausalGraph, ...] = ()
+    asked: AskedEffect | None = None
 
     @property
     def pooled(self) -> pd.DataFrame:

@@ -13,7 +13,15 @@ from flwr_causal.data.partition import draw_rows, split, split_columns
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.graph_files import read_edges
-from flwr_causal.simulations.scenarios import files, hard, hidden, joint, real_tables, simulators
+from flwr_causal.simulations.scenarios import (
+    differ,
+    files,
+    hard,
+    hidden,
+    joint,
+    real_tables,
+    simulators,
+)
 from flwr_causal.simulations.scenarios.world import World
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ WORLDS: Mapping[str, Callable[..., World]] = with_declared(
         "joint": joint.joint,
         "tables": tables,
         **hard.HARD,
+        **differ.DIFFER,
         **hidden.HIDDEN,
         **real_tables.REAL_TABLES,
         **files.DATA_SETS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from flwr_causal.core.options import MOST, bounded, check_bounds, check_types
 from flwr_causal.core.parts import Part, all_but, option, words
@@ -41,7 +41,7 @@ class Secure(Part):
 
     text = "secure_aggregation=True"
     gives = all_but("sample", "restart", "parties", "replies", "median", "small counts")
-    remedies = (
+    remedies: ClassVar[tuple[tuple[str, str], ...]] = (
         ("parties", "groups given"),
         ("median", "groups given"),
     )

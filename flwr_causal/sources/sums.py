@@ -39,9 +39,9 @@ SUMS = Exchange(
             "model='additive' or 'curved' further functions of it), for each state of a category "
             "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
             "of states; and of time series their lags, with center='phase' after a mark of the "
-            "rows that are not perturbed. With center='auto' or 'party' one array more, the products "
-            "of the means of the party's rows, or of each of its series, with their number at "
-            "[0, 0]",
+            "rows that are not perturbed. With center='auto' or 'party' one array more, the "
+            "products of the means of the party's rows, or of each of its series, with their "
+            "number at [0, 0]",
             ("folds", "s", "s"),
             "second-moments",
             "mean",

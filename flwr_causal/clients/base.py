@@ -369,8 +369,9 @@ class CausalClient(NumPyClient):
 
     def identifiers(self) -> list[str]:
         """Return the agreed columns that look like identifiers."""
-        table = self.source.read()
-        return identifiers(table, [name for name in self.setup.names if name in table.columns])
+        table, added = self.source.read(), self.setup.policy.added
+        names = [one for one in self.setup.names if one in table.columns and one not in added]
+        return identifiers(table, names)
 
     def frame(self) -> pd.DataFrame:
         """Return the party's table, all of it in memory."""

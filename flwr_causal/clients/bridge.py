@@ -40,6 +40,7 @@ from flwr_causal.party.node_config import without_directories
 from flwr_causal.party.record import SCHEMA
 from flwr_causal.party.releases import OF_RELEASE
 from flwr_causal.party.table_digest import TABLE, check_digest, digest, keep_digest
+from flwr_causal.party.tables import with_party
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import (
     MAIN,
@@ -434,10 +435,12 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
 def _opened(
     source: Source, own: PartyDoor, policy: Policy, options: PartyOptions, *, counts: bool
 ) -> Table:
-    """Return the table as runs see it.
+    """Return the table as runs see it, with the column of the parties if the run has one.
 
     Raises
     ------
+    DataError
+        If the table has a column of that name.
     DictionaryFaultError
         If it does not fit the dictionary: names, with ``counts`` numbers of values. Rows and values
         are in the party's log.
@@ -450,7 +453,8 @@ def _opened(
         log_faults(source.name, error)
         raise (error if counts else error.without_counts()) from None
     # By a dictionary a column that the policy withholds has not been read.
-    return own.shown(table) if reading.dictionary is None else table
+    table = own.shown(table) if reading.dictionary is None else table
+    return with_party(table, policy.party_column, source.name)
 
 
 def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:

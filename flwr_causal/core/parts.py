@@ -46,6 +46,7 @@ WORDS: Mapping[str, str] = {
     "exact": "sums of the rows as they are",
     "pairs": "sums for every pair of columns",
     "sets": "sums for each set of intervention targets",
+    "pooled": "sums over the rows of all parties, by columns that are flat at each of them",
     "folds": "sums of held-out rows",
     "functions": "sums of functions of the columns",
     "row weights": "sums in which rows have weights",

@@ -285,6 +285,7 @@ class PartyDoor:
             for column in report.columns
             if not (column.kind not in ("numeric", "boolean") and policy.text_columns == "drop")
             and column.name in table.columns
+            and column.name not in policy.added
         ]
         if private:
             self.check_used(None, lambda: list(filter(named_like_one, names)))

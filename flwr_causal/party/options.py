@@ -66,12 +66,12 @@ fedges:
     keep=best|last knowledge=TEXT leave_one_out=BOOL max_edges=NUMBER max_fused_edges=NUMBER
     max_parents=NUMBER max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
-    mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL patience=NUMBER
-    precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
-    row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL
-    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    start=driven|fuse|overwrite strict=BOOL text_columns=fail|drop|keep turn=BOOL
-    unshared_columns=fail|drop|keep variant=default|paper
+    mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL
+    party_column=TEXT patience=NUMBER precision=float64|float32 quorum=NUMBER replicates=NUMBER
+    resume=BOOL round_timeout=NUMBER row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian
+    secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse start=driven|fuse|overwrite strict=BOOL
+    text_columns=fail|drop|keep turn=BOOL unshared_columns=fail|drop|keep variant=default|paper
 fedpc:
     batches=NUMBER bins=NUMBER blocks=BOOL categories=TEXT changed_tables=fail|restart
     class_root=BOOL clusters=NUMBER columns=TEXT components=NUMBER
@@ -113,7 +113,7 @@ moments:
     least_effect=NUMBER leave_one_out=BOOL local_graphs=BOOL max_parents=NUMBER
     max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
     missing_texts=TEXT missing_values=fail|drop|keep|em model=linear|additive|curved
-    numbers=TEXT order=NUMBER output_dir=TEXT parameters=moments|likelihood
+    numbers=TEXT order=NUMBER output_dir=TEXT parameters=moments|likelihood party_column=TEXT
     perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
     precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
     refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resume=BOOL

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.core.words import as_seen
 from flwr_causal.data.read.origin import table_name, tables_in
+from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import DataError
 from flwr_causal.party.door import policy_of
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.party.node_config import NodeConfig
     from flwr_causal.party.policy import PartyPolicy
 
@@ -49,6 +51,33 @@ def table_path(node: NodeConfig, wanted: str = "") -> Path:
     names = ", ".join(sorted(there)) or "none"
     asked = f"has no table '{wanted}'" if wanted else "has several tables"
     raise DataError(f"this node {asked}: give a name by the option 'data', of: {names}")
+
+
+def with_party(table: Table, name: str, party: str) -> Table:
+    """Return a table with a further column whose cells are all the party's name.
+
+    Parameters
+    ----------
+    table : DataFrame or LargeFile
+        All of a large file is then in memory, as states of columns need it.
+    name : str
+        Of the column; empty: there is none.
+    party : str
+        The party's name.
+
+    Raises
+    ------
+    DataError
+        If the table has a column of this name.
+    """
+    if not name:
+        return table
+    if name in table.columns:
+        raise DataError(
+            f"its table has a column {name!r}, which is also the option 'party_column': choose "
+            "another name for the option, or leave it out and use the table's column"
+        )
+    return whole(table).assign(**{name: party})
 
 
 def tables_of(node: NodeConfig, policy: PartyPolicy) -> dict[str, Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from flwr_causal.core.options import MOST, bounded, check_bounds, check_types
 from flwr_causal.core.parts import Part, all_but, option, words
@@ -71,7 +71,7 @@ class Secure(Part):
 
     text = "secure_aggregation=True"
     gives = all_but("sample", "restart", "parties", "replies", "median", "small counts")
-    remedies = (
+    remedies: ClassVar[tuple[tuple[str, str], ...]] = (
         ("parties", "groups given"),
         ("median", "groups given"),
     )

@@ -225,7 +225,9 @@ def _not_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[
     """Return the columns that parties do not report on, and why."""
     policy = method.policy
     lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
-    only = [*split_names(policy.columns), *method.options.role_columns] if policy.columns else None
+    roles = method.options.role_columns
+    named = [*split_names(policy.columns), *policy.added, *roles]
+    only = named if policy.columns else None
     others = () if only is None else [name for name in columns_of(reports) if name not in only]
     return (
         lacked
@@ -620,7 +622,8 @@ def _with_unique_names(
     ------
     FederationError
         If nodes of one name report the same: the rows of one party would count twice. If a name has
-        to tell who takes part, as ``expected_parties`` names parties or keys are signed. If the
+        to tell who takes part, as ``expected_parties`` names parties, a column has their names, or
+        keys are signed. If the
         parties withhold their numbers, so that two reports on one table cannot be told.
     """
     withheld = method.options.secure_aggregation or method.options.withholds_totals
@@ -649,7 +652,8 @@ def _with_unique_names(
         )
         if not withheld and len(set(reports)) < len(reports):
             raise FederationError(f"{text} with the same table; {remedy}")
-        if withheld or method.options.expected_parties or any(one.signature for one in own):
+        told_apart = method.options.expected_parties or method.policy.party_column
+        if withheld or told_apart or any(one.signature for one in own):
             raise FederationError(f"{text}; {remedy}")
     unique = [
         (replace(party, name=f"{party.name} ({short_id(party.node_id)})"), values)

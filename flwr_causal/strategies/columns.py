@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.circuits.presence import joined_tables
-from flwr_causal.core.parts import Part, all_but, unmet
+from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
+from flwr_causal.core.options import require
+from flwr_causal.core.parts import Part, all_but, option, unmet
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError
+from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.sources.joined import Holders
 from flwr_causal.sources.row_ids import check_ids
 from flwr_causal.strategies.base import CausalStrategy
@@ -39,7 +43,54 @@ class JoinedColumns(Part):
     """Columns of different parties, joined by the ids of their rows."""
 
     text = "different columns"
-    gives = all_but("sample", "restart", "parties", "replies")
+    gives = all_but("sample", "restart", "parties", "replies", "pooled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyAsCause(Part):
+    """A column that says which party a row is from, and so has all that parties differ by in level.
+
+    Parameters
+    ----------
+    party_column : str, default ""
+        With ``text_columns="keep"``: the name of a further category, such as "clinic", that no
+        table has. Its state in each row is the name of the row's party, nothing causes it, and it
+        may cause everything; effects are then adjusted for it where the graph says so. Default:
+        there is none. See docs/choose.md for when it is better than ``center``.
+    """
+
+    text = "party_column"
+    gives = all_but("centring", "levels")
+
+    party_column: str = option("", needs=("pooled", "reports", "rows", "states"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoiningOptions(PartyAsCause, CausalOptions):
+    """The options of the methods whose parties may hold different columns of the same rows."""
+
+    text_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose, also a column of the parties."""
+        return (*super().parts, PartyAsCause) if self.party_column else super().parts
+
+    def settled(self) -> Any:
+        """Return the options with what follows from a column of the parties.
+
+        It is a category, and a root of the graph.
+        """
+        options: Any = super().settled()
+        if not options.party_column:
+            return options
+        texts = options.text_columns
+        known = as_knowledge(options.knowledge) or Knowledge()
+        return replace(
+            options,
+            text_columns="keep" if texts == "auto" else texts,
+            knowledge=replace(known, roots=(*known.roots, options.party_column)),
+        )
 
 
 class JoiningStrategy(CausalStrategy):
@@ -49,8 +100,16 @@ class JoiningStrategy(CausalStrategy):
     exchanges of :mod:`flwr_causal.protocol.columns` and reports "ids".
     """
 
+    options: JoiningOptions
     _columns_differ: bool = False
     _columns: Sequence[set[str]] = ()
+
+    def validate(self) -> None:
+        """Check that the options fit each other."""
+        super().validate()
+        texts = self.options.text_columns
+        fits = texts == "keep" or not self.options.party_column
+        require(fits, "text_columns", texts, "'keep' with party_column")
 
     @property
     def _different(self) -> type[Part]:

@@ -26,6 +26,7 @@ ELSEWHERE = {
         "'moments' and 'notears-admm', whose second moments are one release "
         "(docs/differential_privacy.md)",
     ),
+    "party_column": "'moments' with text_columns='keep' and 'fedges' with mode='exact'",
 }
 
 _Taken = ParamSpec("_Taken")

@@ -632,7 +632,7 @@ def test_the_run_config_names_the_table(tables, tmp_path):
     shown = CliRunner().invoke(command_line.app, ["record", str(tmp_path / "record.jsonl")])
     assert "bytes in all" in shown.stdout
     of_run = ["record", str(tmp_path / "record.jsonl"), "--run", str(lines[0]["run"])]
-    assert "moments (1, 5, 5)" in CliRunner().invoke(command_line.app, of_run).stdout
+    assert "moments (2, 5, 5)" in CliRunner().invoke(command_line.app, of_run).stdout
     verified = CliRunner().invoke(command_line.app, [*of_run[:2], "--verify"])
     assert PartyRecord(tmp_path / "record.jsonl").check_chain() in verified.stdout
 

@@ -62,6 +62,7 @@ VALUES = {
     "noise": ["equal"],
     "order": [2, 1, 0],
     "parameters": [False, True],
+    "party_column": ["clinic"],
     "patience": [4],
     "polish": [True],
     "precision": ["float32"],

@@ -93,6 +93,8 @@ class Knowledge:
     forbidden_lagged : tuple of (cause, effect, lag) or (cause, effect), default ()
         For time series: edges at a lag that the graph must not have; a pair stands for every lag.
         Cause and effect may be the same variable.
+    roots : tuple of names, default ()
+        Variables that no other one causes, such as the party that a row is from.
     other_names : bool, default False
         Whether the tiers may name variables that the data do not have, as those of a dictionary of
         many runs; these are left out.
@@ -102,12 +104,12 @@ class Knowledge:
     ConfigError
         If an entry has another form, a variable is in two tiers, or an edge without a lag leads
         from a variable to itself; if an edge is both required and forbidden, or is required against
-        the tiers; if required edges form a cycle.
+        the tiers or into a root; if required edges form a cycle.
 
     Notes
     -----
-    ``required``, ``forbidden`` and ``tiers`` concern edges without a lag only. An event of the
-    evening cannot cause one of the same morning, but it may cause one of the next morning:
+    ``required``, ``forbidden``, ``tiers`` and ``roots`` concern edges without a lag only. An event
+    of the evening cannot cause one of the same morning, but it may cause one of the next morning:
     tiers and acyclicity do not apply to lagged edges, and an edge may be absent within a time step
     and present between time steps.
 
@@ -125,6 +127,7 @@ class Knowledge:
     tiers: tuple[tuple[str, ...], ...] = ()
     required_lagged: tuple[LaggedEdge, ...] = ()
     forbidden_lagged: tuple[LaggedEdge | Pair, ...] = ()
+    roots: tuple[str, ...] = ()
     other_names: bool = False
 
     def __post_init__(self) -> None:
@@ -134,6 +137,7 @@ class Knowledge:
         for part, every_lag in (("required_lagged", False), ("forbidden_lagged", True)):
             entries = _checked_lagged_edges(part, getattr(self, part), every_lag=every_lag)
             object.__setattr__(self, part, entries)
+        object.__setattr__(self, "roots", _checked_roots(self.roots))
         self._check_contradictions()
 
     def _check_contradictions(self) -> None:
@@ -145,6 +149,11 @@ class Knowledge:
             raise ConfigError(f"{_arrow(both[0])} is both required and forbidden: drop one of them")
         tier_of = self._tier_of()
         for cause, effect in self.required:
+            if effect in self.roots:
+                raise ConfigError(
+                    f"{cause} -> {effect} is required, but {effect} is a root, which nothing "
+                    "causes: drop the edge, or take it out of 'roots'"
+                )
             if tier_of.get(cause, -1) > tier_of.get(effect, len(self.tiers)):
                 raise ConfigError(
                     f"{cause} -> {effect} is required, but {cause} is in tier {tier_of[cause] + 1}"
@@ -226,7 +235,7 @@ class Knowledge:
     def precedence(self, names: Sequence[str]) -> BoolArray:
         """Return the pairs (i, j) for which i precedes j in every causal order, shape (d, d).
 
-        These follow from required edges and from tiers. Arguments and errors are those of
+        These follow from required edges, tiers and roots. Arguments and errors are those of
         :meth:`masks`.
         """
         index = {name: k for k, name in enumerate(names)}
@@ -236,12 +245,19 @@ class Knowledge:
         return before
 
     def _tiers_apart(self, index: Mapping[str, int]) -> Iterable[tuple[list[int], list[int]]]:
-        """Yield the positions of each tier's variables behind those of all earlier tiers."""
+        """Yield the positions of each tier's variables behind those of all earlier tiers.
+
+        Roots come before all others.
+        """
         earlier: list[int] = []
+        yield self._root_places(index), [k for name, k in index.items() if name not in self.roots]
         for tier in self.tiers:
             later = [index[name] for name in tier if name in index]
             yield earlier, later
             earlier = earlier + later
+
+    def _root_places(self, index: Mapping[str, int]) -> list[int]:
+        return [index[name] for name in self.roots if name in index]
 
     def blocks(self, names: Sequence[str], order: int) -> EdgeBlocks:
         """Return the knowledge as matrices over ``names`` and their lags, for time series.
@@ -291,6 +307,7 @@ class Knowledge:
             allowed[index[cause], index[effect]] = False
         for earlier, later in self._tiers_apart(index):
             allowed[np.ix_(later, earlier)] = False
+        allowed[:, self._root_places(index)] = False
         return EdgeMasks(allowed, required)
 
     def _check_known(self, names: Iterable[str]) -> None:
@@ -300,6 +317,7 @@ class Knowledge:
             "required": [name for pair in self.required for name in pair],
             "forbidden": [name for pair in self.forbidden for name in pair],
             "tiers": [name for tier in self.tiers for name in tier if not self.other_names],
+            "roots": self.roots,
             "required_lagged": [name for edge in self.required_lagged for name in edge[:2]],
             "forbidden_lagged": [name for edge in self.forbidden_lagged for name in edge[:2]],
         }
@@ -332,10 +350,11 @@ class Knowledge:
         return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statements as lists of lists of names and lags, ready for JSON and TOML."""
+        """Return the statements as lists of names and lags, ready for JSON and TOML."""
         found: dict[str, Any] = {
-            name: [list(entry) for entry in getattr(self, name)] for name in _STATEMENTS
+            name: [list(entry) for entry in getattr(self, name)] for name in _OF_LISTS
         }
+        found |= {"roots": list(self.roots)} if self.roots else {}
         return found | ({"other_names": True} if self.other_names else {})
 
     @classmethod
@@ -387,6 +406,8 @@ class Knowledge:
 
 # The fields that state something of edges.
 _STATEMENTS = tuple(one.name for one in fields(Knowledge) if one.name != "other_names")
+# Those that are lists of lists.
+_OF_LISTS = tuple(name for name in _STATEMENTS if name != "roots")
 
 
 def as_knowledge(given: Knowledge | str | None) -> Knowledge | None:
@@ -409,6 +430,8 @@ def in_words(knowledge: Knowledge) -> str:
         if edges := getattr(knowledge, name):
             words = name.replace("_lagged", " between steps")
             parts.append(f"{words}: {', '.join(map(_arrow, edges))}")
+    if knowledge.roots:
+        parts.append(f"not caused by others: {', '.join(knowledge.roots)}")
     return "; ".join(parts) or "none"
 
 
@@ -500,6 +523,20 @@ def _checked_tiers(entries: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], .
                 raise ConfigError(f"'tiers' lists {name!r} twice: a variable has one tier")
             seen.add(name)
     return result
+
+
+def _checked_roots(entries: Iterable[str]) -> tuple[str, ...]:
+    """Return names as a tuple.
+
+    Raises
+    ------
+    ConfigError
+        If they are no list of names.
+    """
+    names = entries if isinstance(entries, list | tuple) else [entries]
+    if names is not entries or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"'roots' must be a list of names, got {entries!r}")
+    return tuple(dict.fromkeys(names))
 
 
 def _arrow(edge: Sequence[Any]) -> str:

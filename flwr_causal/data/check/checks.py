@@ -351,14 +351,20 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
             _check_kinds(name, filled, reports, policy, found)
         if name not in found.dropped:
             _check_values(name, holders, reports, policy, found)
-        if has_states and name not in found.dropped:
+        if has_states and name in policy.added:
+            _check_parties(name, holders, policy, found)
+        elif has_states and name not in found.dropped:
             _check_states(name, holders, reports, policy, found)
         elif name in shared and name not in found.dropped:
             _check_constant(name, holders, reports, policy, found)
     _check_copies(reports, shared, policy, found)
     found.names = tuple(name for name in shared if name not in found.dropped)
     if has_states:
-        used = {name: found.states[name] for name in found.names if name in found.states}
+        used = {
+            name: found.states[name]
+            for name in found.names
+            if name in found.states and name not in policy.added
+        }
         _warn_of_single_states(columns, used, found)
     if not found.names and not found.problems:
         dropped = "; ".join(f"{name!r} is {why}" for name, why in found.dropped.items())
@@ -799,6 +805,17 @@ def _check_states(
         rows = sum(report.rows for report in reports.values())
         check_repetition(name, len(states), rows, policy, found, numeric=numeric)
         _check_single(name, states, policy, found)
+
+
+def _check_parties(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
+    """Take the parties' names as states of the column of the parties, or find why they are none."""
+    states = sorted_states(state for column in holders.values() for state in column.states)
+    if 1 < len(states) <= policy.max_states:
+        found.states[name] = states
+        return
+    problem = f"its states are the names of the parties with rows, of which there are {len(states)}"
+    remedy = f"leave party_column out, which needs 2 to {policy.max_states}"
+    found.add(None, name, problem, remedy, assumable=False)
 
 
 def _check_empty(name: str, policy: Policy, found: Findings) -> None:

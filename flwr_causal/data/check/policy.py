@@ -73,6 +73,9 @@ class Policy:
         Separated by commas: columns that are left out.
     columns : str, default ""
         Separated by commas: the only columns that are used; default: all.
+    party_column : str, default ""
+        The name of a category that no table has: its state in each row is the party's name. Every
+        party adds it to its table.
     dictionary : str, default ""
         The text of the dictionary that says what all columns are, see
         :class:`~flwr_causal.data.dictionary.entries.Dictionary`.
@@ -80,7 +83,8 @@ class Policy:
     Raises
     ------
     ConfigError
-        For an unknown value, or a declaration beside a dictionary.
+        For an unknown value, a declaration beside a dictionary, or a column of the parties that is
+        also declared as another one.
     """
 
     missing_values: Missing = "fail"
@@ -98,6 +102,7 @@ class Policy:
     numbers: str = ""
     exclude: str = ""
     columns: str = ""
+    party_column: str = ""
     dictionary: str = ""
 
     def __post_init__(self) -> None:
@@ -106,6 +111,11 @@ class Policy:
         both = sorted(set(split_names(self.categories)) & set(split_names(self.numbers)))
         if both:
             raise ConfigError(f"column {both[0]!r} is in categories and in numbers: choose one")
+        for option in ("exclude", "numbers"):
+            if self.party_column in split_names(getattr(self, option)):
+                raise ConfigError(
+                    f"column {self.party_column!r} is in party_column and in {option}: choose one"
+                )
         for name in ("missing_texts", "categories", "numbers"):
             if self.dictionary and getattr(self, name):
                 raise ConfigError(
@@ -141,7 +151,7 @@ class Policy:
     def category_names(self) -> frozenset[str]:
         """The columns that are declared to be categories."""
         entries = () if self.entries is None else self.entries.used
-        return frozenset(split_names(self.categories)) | {
+        return frozenset((*split_names(self.categories), *self.added)) | {
             one.name for one in entries if one.kind in STATED
         }
 
@@ -152,19 +162,27 @@ class Policy:
 
     @cached_property
     def certain_names(self) -> frozenset[str]:
-        """The columns of which a dictionary lists all states, or says the range."""
+        """The columns of which a dictionary lists all states, or says the range.
+
+        And the column of the parties, whose states are their names.
+        """
         entries = () if self.entries is None else self.entries.used
-        return frozenset(
+        return frozenset(self.added) | {
             one.name
             for one in entries
             if one.states or (one.least is not None and one.most is not None)
-        )
+        }
 
     def in_order(self, name: str, states: tuple[str, ...]) -> tuple[str, ...]:
         """Return a column's states in the order of the dictionary, if it lists them."""
         entry = None if self.entries is None else self.entries.find(name)
         place = {} if entry is None else {own: k for k, own in enumerate(entry.state_names)}
         return tuple(sorted(states, key=lambda state: place.get(state, len(place))))
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The columns that are variables and in no table: that of the parties, if there is one."""
+        return (self.party_column,) if self.party_column else ()
 
     @property
     def chooses_columns(self) -> bool:
@@ -178,7 +196,8 @@ class Policy:
     def unchosen(self, names: Iterable[str]) -> list[str]:
         """Return the columns that are not among those that are chosen by name."""
         only, excluded = set(split_names(self.columns)), set(split_names(self.exclude))
-        return [name for name in names if (only and name not in only) or name in excluded]
+        others = [name for name in names if (only and name not in only) or name in excluded]
+        return [name for name in others if name not in self.added]
 
     @property
     def keeps_missing(self) -> bool:

@@ -159,7 +159,7 @@ class FedGES(JoiningStrategy):
     @property
     def pools_rows(self) -> bool:
         """Whether the search sees the contingency tables of the pooled rows."""
-        return self.options.chosen_mode == "exact"
+        return self.options.chosen_mode == "exact" and not self.options.party_column
 
     @property
     def exchanges_beyond(self) -> int:
@@ -549,9 +549,9 @@ class FedGES(JoiningStrategy):
     ) -> Baselines | None:
         """Return the graphs of GES with BIC; None where parties cut columns into intervals.
 
-        Of rows with gaps they are this method's own.
+        None also where they are a cause. Of rows with gaps they are this method's own.
         """
-        if self._takes_numbers or self._columns_differ:
+        if self._takes_numbers or self._columns_differ or self.options.party_column:
             return None
         if self.options.incomplete:
             return super().baselines(tables, names, run_alone)
@@ -559,7 +559,7 @@ class FedGES(JoiningStrategy):
 
     def _pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""
-        cut = self._takes_numbers or self._columns_differ
+        cut = self._takes_numbers or self._columns_differ or self.options.party_column
         if cut or self.options.incomplete or graph.kind == "pag":
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}

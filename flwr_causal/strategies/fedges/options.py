@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import bounded
@@ -20,8 +20,7 @@ from flwr_causal.protocol.fedges import (
     REFINES,
     SCORES_EDGES,
 )
-from flwr_causal.runtime.options import CausalOptions
-from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
+from flwr_causal.strategies.columns import CompleteRows, JoinedColumns, JoiningOptions
 from flwr_causal.strategies.variant import USUAL, OfPaper, VariantOptions
 
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
@@ -69,7 +68,8 @@ class FusedGraphs(Part):
     """
 
     text = "mode='fusion', or mode='scores' with start='driven'"
-    gives = all_but("exact", "functions", "iterations")
+    gives = all_but("exact", "functions", "iterations", "pooled")
+    remedies: ClassVar[tuple[tuple[str, str], ...]] = (("pooled", "mode='exact'"),)
     needs = words("replies")
     chosen_by = (*("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),)
 
@@ -99,8 +99,8 @@ class ScoredEdges(Part):
     """Gains of edges, as sums over the parties."""
 
     text = "mode='scores', whose sums are over all parties"
-    remedies = (("functions", "mode='exact'"),)
-    gives = all_but("functions", "sample")
+    remedies = (("functions", "mode='exact'"), ("pooled", "mode='exact'"))
+    gives = all_but("functions", "pooled", "sample")
 
 
 class PooledCounts(Part):
@@ -214,7 +214,7 @@ OF_PAPER = OfPaper(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, CausalOptions):
+class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOptions):
     """The options of :class:`~flwr_causal.strategies.fedges.fedges.FedGES`.
 
     Parameters
@@ -304,7 +304,7 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, CausalOpti
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
-    text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
+    text_columns: AutoDropKeep = "keep"
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
 
     @property

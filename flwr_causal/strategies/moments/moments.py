@@ -402,8 +402,11 @@ class Moments(JoiningStrategy):
     ) -> Baselines | None:
         """Return the results without a federation; where columns differ, of the joined rows.
 
-        A party alone then has some of the columns only, and no graph of all.
+        A party alone then has some of the columns only, and no graph of all. None where parties are
+        a cause.
         """
+        if self.options.party_column:
+            return None
         if not self._columns_differ:
             return super().baselines(tables, names, run_alone)
         joined = joined_rows(tables, self.options.row_id)

@@ -13,7 +13,7 @@ from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import takes_blocks
-from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
+from flwr_causal.strategies.columns import CompleteRows, JoinedColumns, JoiningOptions
 from flwr_causal.strategies.linear import InterventionOptions
 from flwr_causal.strategies.privacy import PrivateOptions, PrivateRelease
 from flwr_causal.strategies.series import Lagged, PenalisedLags, RowsOrSeriesOptions
@@ -181,7 +181,9 @@ class SumsByParty(Part):
     """
 
     text = "local_graphs=True"
-    gives = all_but("centring", "levels", "median", "folds", "functions", "iterations", "sets")
+    gives = all_but(
+        *("centring", "levels", "median", "folds", "functions", "iterations", "sets", "pooled")
+    )
 
     unknown_targets: bool = option(False, needs=("parties", "sufficiency"))
     local_graphs: bool = option(False, needs=("parties", "sufficiency"))
@@ -402,6 +404,7 @@ class MomentsOptions(
     InterventionOptions,
     PrivateOptions,
     RowsOrSeriesOptions,
+    JoiningOptions,
 ):
     """The options of :class:`~flwr_causal.strategies.moments.moments.Moments`.
 
@@ -702,7 +705,7 @@ class MomentsOptions(
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         by_sums = self.aggregation == "mean" and not (self.held_out or self.private)
-        by_sums = by_sums and not self.compares_parties
+        by_sums = by_sums and not (self.compares_parties or self.party_column)
         by_sums = by_sums and not self.incomplete and self.order == 0
         return by_sums and self.center in ("auto", "global")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.knowledge import Knowledge, in_words
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph
 from flwr_causal.errors import ConfigError
 
@@ -39,6 +39,29 @@ def test_masks_by_name_whatever_the_column_order():
     np.testing.assert_array_equal(allowed.astype(int), expected_allowed)
     assert np.argwhere(required).tolist() == [[3, 2]]
     assert known
+
+
+def test_nothing_causes_a_root():
+    known = Knowledge(roots=["b", "d"], tiers=[["c"], ["a"]])
+    expected = [
+        # to a, b, c, d
+        [0, 0, 0, 0],
+        [1, 0, 1, 0],
+        [1, 0, 0, 0],
+        [1, 0, 1, 0],
+    ]
+    np.testing.assert_array_equal(known.masks(NAMES).allowed.astype(int), expected)
+    np.testing.assert_array_equal(known.precedence(NAMES).astype(int), expected)
+    assert Knowledge.from_dict(known.to_dict()) == known
+    assert "roots" not in Knowledge(tiers=[["a"]]).to_dict()
+    assert Knowledge(roots=["a"])
+    assert in_words(known).endswith("not caused by others: b, d")
+    with pytest.raises(ConfigError, match="'roots' names the variable 'e'"):
+        Knowledge(roots=["e"]).masks(NAMES)
+    with pytest.raises(ConfigError, match="a -> b is required, but b is a root"):
+        Knowledge(roots=["b"], required=[("a", "b")])
+    with pytest.raises(ConfigError, match="'roots' must be a list of names"):
+        Knowledge(roots="b")
 
 
 def test_variables_outside_the_tiers_are_free():

@@ -65,13 +65,18 @@ class Ancestry(NamedTuple):
         """Return what follows from background knowledge over ``names``.
 
         Tiers are an order in time: a later variable is no cause of an earlier one, through whatever
-        others. A forbidden edge says that there is no direct effect.
+        others; nor is any variable one of a root. A forbidden edge says that there is no direct
+        effect.
         """
         if knowledge is None:
             return cls.none(len(names))
         known = cls.of_masks(knowledge.masks(names))
-        tiers = Knowledge(tiers=knowledge.tiers, other_names=knowledge.other_names)
-        earlier = ~tiers.masks(names).allowed
+        order = Knowledge(
+            tiers=knowledge.tiers,
+            roots=knowledge.roots,
+            other_names=knowledge.other_names,
+        )
+        earlier = ~order.masks(names).allowed
         return cls(known.causes, known.no_causes | (earlier & ~np.eye(len(names), dtype=np.bool_)))
 
     @classmethod

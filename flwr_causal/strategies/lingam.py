@@ -123,26 +123,6 @@ class Lingam(CausalStrategy):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def validate(self) -> None:
-        """Check the options' values."""
-        super().validate()
-        if self.options.order:
-            self.options.check_series()
-
-    @property
-    def data(self) -> DataKind:
-        """Rows with noise that is not Gaussian, or time series."""
-        return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
-
-    @property
-    def pools_rows(self) -> bool:
-        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
-        return (
-            self.options.aggregation == "mean"
-            and self.options.center in ("auto", "global")
-            and self.options.order == 0
-        )
-
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Search for the causal order of highest likelihood.
 
@@ -261,6 +241,28 @@ class Lingam(CausalStrategy):
             reason=f"{self.options.max_rounds} exchanges are done"
             if search.wanted
             else "no move of a variable in the causal order improves the likelihood",
+        )
+
+    # What the method is for, and what it sends.
+
+    def validate(self) -> None:
+        """Check the options' values."""
+        super().validate()
+        if self.options.order:
+            self.options.check_series()
+
+    @property
+    def data(self) -> DataKind:
+        """Rows with noise that is not Gaussian, or time series."""
+        return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
+
+    @property
+    def pools_rows(self) -> bool:
+        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
+        return (
+            self.options.aggregation == "mean"
+            and self.options.center in ("auto", "global")
+            and self.options.order == 0
         )
 
 

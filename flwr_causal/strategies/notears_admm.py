@@ -127,7 +127,8 @@ class NotearsADMM(CausalStrategy):
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; in every round the d x d array above; in the last
-    exchange (``refit``) the sums of products of each variable and its parents with each other.
+    exchange (``refit``) the sums of each variable, and of products of each variable and its parents
+    with each other.
     From the first array alone a server can compute the party's second moments exactly: without
     secure aggregation this method hides no more than :class:`Moments` does. With ``model="mlp"``:
     in every round all parameters of the perceptrons, and in the last exchange the mean squares of

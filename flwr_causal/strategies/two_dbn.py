@@ -231,7 +231,8 @@ class TwoDBN(CausalStrategy):
     NOTEARS-ADMM, whose options it shares
     (:class:`~flwr_causal.strategies.admm.ADMMOptions`); the acyclicity acts on W alone.
 
-    **What leaves a party**: as for NOTEARS-ADMM, but arrays of m x d and m x m, m = d (1 + p).
+    **What leaves a party**: as for NOTEARS-ADMM, but arrays of m x d, and in the last exchange of
+    (1 + m) x (1 + m), m = d (1 + p).
 
     References
     ----------

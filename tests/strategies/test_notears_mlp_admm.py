@@ -54,7 +54,7 @@ def test_the_rounds_are_the_cores_iteration():
         outcome = found(quorum=1.0, inner_steps=15, seed=3, **options)
     parties = [table.to_numpy() - table.to_numpy().mean(axis=0) for table in TABLES]
     network, masks = Network(4, (5,)), Knowledge().masks(NAMES)
-    schedule = method_of(**options)._full_schedule(outcome.agreement, 5)
+    schedule = method_of(**options).options._full_schedule(outcome.agreement, 5)
     problem = neural_admm.ServerProblem(network, masks, schedule, neural_admm.NEURAL_DECAY)
     losses = [SquaredLoss(rows, network, num_rows=sum(SIZES)) for rows in parties]
     state, own = neural_admm.init(problem, 3), [None] * len(losses)

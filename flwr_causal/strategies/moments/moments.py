@@ -34,21 +34,25 @@ from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.local_graphs import require_several
-from flwr_causal.strategies.moments.additive import solve_additive
-from flwr_causal.strategies.moments.blocks import solve_blocks
-from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.determined import without_determined
-from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
 from flwr_causal.strategies.moments.options import JoinedRows, JoinedSteps, MomentsOptions
-from flwr_causal.strategies.moments.outcome import (
+from flwr_causal.strategies.moments.own_graphs import own_graphs
+from flwr_causal.strategies.moments.regressions import by_likelihood
+from flwr_causal.strategies.moments.solvers.additive import solve_additive
+from flwr_causal.strategies.moments.solvers.ancestral import (
+    solve_hidden,
+    solve_hidden_blocks,
+    with_doubts,
+)
+from flwr_causal.strategies.moments.solvers.blocks import solve_blocks
+from flwr_causal.strategies.moments.solvers.classes import solve_class
+from flwr_causal.strategies.moments.solvers.penalised import by_penalty
+from flwr_causal.strategies.moments.solvers.series import masks_of_series, solve_series
+from flwr_causal.strategies.moments.solvers.solver import (
     Outcome,
     WeightedGraph,
     result_of,
 )
-from flwr_causal.strategies.moments.own_graphs import own_graphs
-from flwr_causal.strategies.moments.penalised import by_penalty
-from flwr_causal.strategies.moments.regressions import by_likelihood
-from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
     with_kept_mechanisms,
     with_unknown_targets,

@@ -14,8 +14,8 @@ from flwr_causal.core.ges.linear_class import class_weights
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.interventions.local_graphs import fitted, polished
 from flwr_causal.strategies.local_graphs import OwnSearch, local_graphs
-from flwr_causal.strategies.moments.classes import class_graph
-from flwr_causal.strategies.moments.series import allowed_now
+from flwr_causal.strategies.moments.solvers.classes import class_graph
+from flwr_causal.strategies.moments.solvers.series import allowed_now
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import Outcome
+    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 
 def own_graphs(pooled: Products, outcome: Outcome, options: MomentsOptions) -> Heterogeneity:

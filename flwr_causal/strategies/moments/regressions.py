@@ -22,7 +22,7 @@ from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.core.words import some
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note, Step
-from flwr_causal.strategies.moments.blocks import block_problem
+from flwr_causal.strategies.moments.solvers.blocks import block_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Result, Training
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import Outcome
+    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
     Fits = dict[Members, Ascent]
 

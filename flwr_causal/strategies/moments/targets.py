@@ -18,8 +18,8 @@ from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.sources.by_party import LEAST_PARTS
-from flwr_causal.strategies.moments.classes import class_of, for_lags
-from flwr_causal.strategies.moments.series import allowed_now
+from flwr_causal.strategies.moments.solvers.classes import class_of, for_lags
+from flwr_causal.strategies.moments.solvers.series import allowed_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

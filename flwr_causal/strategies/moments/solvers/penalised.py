@@ -15,7 +15,7 @@ from flwr_causal.core.linear.selection import (
     select_by_bic,
     select_by_held_out,
 )
-from flwr_causal.strategies.moments.outcome import WeightedGraph
+from flwr_causal.strategies.moments.solvers.solver import WeightedGraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import hidden_warning
 from flwr_causal.sources.products import changed_mechanisms
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.outcome import Outcome
+from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 if TYPE_CHECKING:
     from flwr_causal.core.ges.ancestral_search import PagSource

@@ -11,7 +11,7 @@ from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, turning_los
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import number_or_none
 from flwr_causal.doubts.graphs import plausible
-from flwr_causal.strategies.moments.outcome import Outcome
+from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 if TYPE_CHECKING:
     from flwr_causal.sources.products import Products

@@ -10,7 +10,7 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.doubts.graphs import curved_warning
 from flwr_causal.sources.products import changed_mechanisms, target_info
-from flwr_causal.strategies.moments.outcome import Outcome
+from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

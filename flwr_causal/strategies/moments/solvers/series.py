@@ -11,7 +11,7 @@ from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.moments.outcome import WeightedGraph
+from flwr_causal.strategies.moments.solvers.solver import WeightedGraph
 from flwr_causal.strategies.series import by_block
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from flwr_causal.core.series.design import split_blocks
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.outcome import Outcome
+from flwr_causal.strategies.moments.solvers.solver import Outcome
 from flwr_causal.strategies.series import stationarity_warning, system_of_series
 
 if TYPE_CHECKING:

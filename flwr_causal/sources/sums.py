@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flwr_causal.contract.answers import Asked
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Design
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.sources.rows import DesignRows
@@ -52,14 +51,13 @@ SUMS = Exchange(
 
 
 def exact_products(
-    agreement: Agreement, masks: EdgeMasks, design: Design, fewer_lags: int = 0
+    agreement: Agreement, design: Design, fewer_lags: int = 0
 ) -> Generator[Step, Any, Products]:
     """Add up the products of the parties' rows.
 
     Parameters
     ----------
     agreement : Agreement
-    masks : EdgeMasks
     design : Design
     fewer_lags : int, default 0
         The number of smaller orders whose products are sent, too.
@@ -69,7 +67,7 @@ def exact_products(
     sets = len(values) - fewer_lags
     # The rows are those in the sum: a secure one may lack parties.
     agreement = agreement.with_rows(replies.rows)
-    return Products(agreement, masks, design, values[:sets], values[sets:])
+    return Products(agreement, design, values[:sets], values[sets:])
 
 
 @answers(SUMS)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from flwr_causal.core.options import changed
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
-from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns
 from flwr_causal.strategies.linear import InterventionOptions
@@ -253,32 +252,22 @@ class MomentsOptions(
     @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose: design, source and solver."""
-        return (*super().parts, *self._design, *self._source, *self.solving.parts)
+        chosen = {
+            BlockColumns: self.takes_blocks,
+            LaggedEffects: self.order > 0,
+            ExpectedSums if self.incomplete else CompleteRows: True,
+            LackedColumns: self.unshared_columns == "keep",
+            RegressionsOfGaps: self.incomplete and self.parameters == "likelihood",
+            UnknownTargets: self.unknown_targets,
+            SumsByParty: self.local_graphs,
+        }
+        own = [part for part, holds in chosen.items() if holds]
+        return (*super().parts, *own, *self.solving.parts)
 
     @property
     def _release(self) -> type[PrivateRelease]:
         """The part of a release; which columns are categories is public by a dictionary alone."""
         return ReleaseOfStates if self.dictionary else ReleaseOfNumbers
-
-    @property
-    def _design(self) -> list[type[Part]]:
-        """What a row becomes."""
-        blocks: list[type[Part]] = [BlockColumns] if self.takes_blocks else []
-        return [*blocks, LaggedEffects] if self.order else blocks
-
-    @property
-    def _source(self) -> list[type[Part]]:
-        """How the sums reach the server."""
-        found: list[type[Part]] = [ExpectedSums if self.incomplete else CompleteRows]
-        if self.unshared_columns == "keep":
-            found.append(LackedColumns)
-        if self.incomplete and self.parameters == "likelihood":
-            found.append(RegressionsOfGaps)
-        if self.unknown_targets:
-            found.append(UnknownTargets)
-        if self.local_graphs:
-            found.append(SumsByParty)
-        return found
 
     @cached_property
     def solving(self) -> Solver:
@@ -338,22 +327,6 @@ class MomentsOptions(
     def fewer_lags(self) -> int:
         """The number of smaller orders, from 1, whose moments are sent: to choose among them."""
         return self.order - 1 if self.select_order else 0
-
-    def check(self) -> None:
-        """Check that the options fit each other.
-
-        Raises
-        ------
-        ConfigError
-            Naming the option and its possible values.
-        """
-        if self.max_rounds != 1:
-            raise ConfigError(
-                f"The option 'max_rounds' is {self.max_rounds!r}; the moments method decides how "
-                "many exchanges it needs. Leave the option out."
-            )
-        if self.order:
-            self.check_series()
 
     @property
     def compares_parties(self) -> bool:

@@ -9,6 +9,7 @@ from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
+from flwr_causal.errors import ConfigError
 from flwr_causal.sources.products import solved_design
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
@@ -38,9 +39,21 @@ class MomentsTables(JoiningStrategy, LinearStrategy):
     options: MomentsOptions
 
     def validate(self) -> None:
-        """Check the options' values."""
+        """Check that the options fit each other; the method decides how many exchanges it needs.
+
+        Raises
+        ------
+        ConfigError
+            Naming the option and its possible values.
+        """
         super().validate()
-        self.options.check()
+        if self.options.max_rounds != 1:
+            raise ConfigError(
+                f"The option 'max_rounds' is {self.options.max_rounds!r}; the moments method "
+                "decides how many exchanges it needs. Leave the option out."
+            )
+        if self.options.order:
+            self.options.check_series()
 
     @property
     def data(self) -> DataKind:

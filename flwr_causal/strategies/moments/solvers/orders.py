@@ -14,7 +14,7 @@ from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part
 from flwr_causal.doubts.graphs import unstable_warning
 from flwr_causal.sources.products import target_info
-from flwr_causal.strategies.moments.solvers.solver import WeightedGraph, WeightSolver
+from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,7 @@ class Orders(SearchOfEdges, WeightSolver):
         """The graph is that of the best BIC."""
         return True
 
-    def weighted(self, products: Products, masks: EdgeMasks) -> WeightedGraph:
+    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
         """Find the best graph over all orders, without edges that are not stable."""
         moments = products.moments
         search = search_orders(moments, masks, least_effect=self.least_effect)
@@ -84,7 +83,8 @@ class Orders(SearchOfEdges, WeightSolver):
         weights = least_squares(moments, edges)[0]
         graph = finish(moments, weights, threshold=self.threshold, masks=masks, refit=True)
         info = {**search.info, **info, **target_info(products.agreement)}
-        return WeightedGraph(moments, graph, search.strengths, masks, info, search, tuple(warnings))
+        found = Outcome(moments, graph, None, search.strengths, tuple(warnings), info)
+        return self.fitted(products, masks, found, search)
 
     def _kept(
         self, moments: Moments | Sequence[Moments], edges: BoolArray, masks: EdgeMasks

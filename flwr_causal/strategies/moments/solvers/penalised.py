@@ -18,7 +18,7 @@ from flwr_causal.core.linear.selection import (
 )
 from flwr_causal.core.parts import Part, option
 from flwr_causal.sources.products import target_info
-from flwr_causal.strategies.moments.solvers.solver import WeightedGraph, WeightSolver
+from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ class Penalised(Refitted, PolishedGraph, WeightSolver):
         """Two to choose the sparsity by held-out rows."""
         return 2 if self.sparsity == "held-out" else 1
 
-    def weighted(self, products: Products, masks: EdgeMasks) -> WeightedGraph:
+    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
         """Choose the sparsity, minimise, and change single edges if that is wanted."""
         moments, sparsity = products.moments, self._sparsity(products, masks)
         graph = self._minimum(moments, masks, sparsity)
@@ -120,7 +119,7 @@ class Penalised(Refitted, PolishedGraph, WeightSolver):
         if self.polish:
             graph = polish_graph(moments, graph, score=self.score, knowledge=masks)
         info = {"sparsity": sparsity, **target_info(products.agreement)}
-        return WeightedGraph(moments, graph, scores, masks, info)
+        return self.fitted(products, masks, Outcome(moments, graph, None, scores, (), info))
 
     def settled(self, outcome: Outcome) -> Penalised:
         """Replicates have the sparsity of the main training."""

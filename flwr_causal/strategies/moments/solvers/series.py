@@ -18,7 +18,7 @@ from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.moments.solvers.orders import SearchOfEdges
 from flwr_causal.strategies.moments.solvers.penalised import PolishedGraph, Refitted
-from flwr_causal.strategies.moments.solvers.solver import WeightedGraph, WeightSolver
+from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
 from flwr_causal.strategies.series import Lagged, PenalisedLags, by_block
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.series.solution import LaggedSolution
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 LAGGED_THRESHOLD = 0.15
 
@@ -174,10 +173,10 @@ class LaggedWeights(FittedLags, SearchOfEdges, Refitted, PolishedGraph, Ridge, W
         allowed[:d] = False
         return EdgeMasks(allowed, masks.required)
 
-    def weighted(self, products: Products, masks: EdgeMasks) -> WeightedGraph:
+    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
         """Choose what is left open, fit the weights, and leave out those below the thresholds."""
         agreement, d = products.agreement, len(products.agreement.names)
-        found, problem = self._fitted(products, masks)
+        found, problem = self._weights(products, masks)
         over_columns = problem.cut(found.moments, found.raw, refit=self.refit)
         masks = masks.first(len(found.raw))
         if self.polish:
@@ -199,7 +198,8 @@ class LaggedWeights(FittedLags, SearchOfEdges, Refitted, PolishedGraph, Ridge, W
             **{name: value for name, value in penalties.items() if np.isfinite(value)},
             **({} if found.search is None else found.search.info),
         }
-        return WeightedGraph(found.moments, graph, found.scores, masks, info, found.search)
+        outcome = Outcome(found.moments, graph, None, found.scores, (), info)
+        return self.fitted(products, masks, outcome, found.search)
 
     def settled(self, outcome: Outcome) -> LaggedWeights:
         """Replicates have the order, the penalties and the kind of the main training."""
@@ -226,7 +226,9 @@ class LaggedWeights(FittedLags, SearchOfEdges, Refitted, PolishedGraph, Ridge, W
         """Return the best DAG, given moments for each variable."""
         return self._by_orders(masks, own, self.least_effect)
 
-    def _fitted(self, products: Products, masks: EdgeMasks) -> tuple[LaggedSolution, LaggedProblem]:
+    def _weights(
+        self, products: Products, masks: EdgeMasks
+    ) -> tuple[LaggedSolution, LaggedProblem]:
         """Return the weights of all edges."""
         agreement, design = products.agreement, products.design
         d, solver, threshold = len(agreement.names), self.solver, self.threshold

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
 from flwr_causal.core.parts import Part
 from flwr_causal.core.systems.linear import fit
-from flwr_causal.doubts.graphs import UNEQUAL_NOISE, direction_warning, plausible
+from flwr_causal.doubts.graphs import direction_warning, plausible
 from flwr_causal.runtime.algorithm import Choice, Result
-from flwr_causal.strategies.linear import in_units
+from flwr_causal.strategies.linear import in_units, noise_of
 from flwr_causal.strategies.series import stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
@@ -195,34 +194,6 @@ def made(kind: type[SolverT], options: Any, **own: Any) -> SolverT:
     return kind(**{name: one for name, one in {**given, **own}.items() if one is not None})
 
 
-class WeightedGraph(NamedTuple):
-    """A graph of weights, before its system is fitted.
-
-    Parameters
-    ----------
-    moments : Moments or sequence of Moments
-        Of the rows, or one for each variable.
-    graph : CausalGraph
-    scores : ndarray of shape (d, d)
-        Strength of every edge, for ranking.
-    masks : EdgeMasks
-        Background knowledge over the columns of these moments.
-    info : dict
-        The chosen penalties and order, as plain numbers.
-    search : OrderSolution, optional
-        The search over orders that found it.
-    warnings : tuple of str, default ()
-    """
-
-    moments: Moments | Sequence[Moments]
-    graph: CausalGraph
-    scores: FloatArray
-    masks: EdgeMasks
-    info: dict[str, Any]
-    search: OrderSolution | None = None
-    warnings: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class WeightSolver(Solver):
     """Base of the solvers of linear effects between numbers, whose graph has weights.
@@ -238,31 +209,37 @@ class WeightSolver(Solver):
 
     standardize: bool = False
 
-    def weighted(self, products: Products, masks: EdgeMasks) -> WeightedGraph:
-        """Find the graph and its weights."""
-        raise NotImplementedError
+    def fitted(
+        self,
+        products: Products,
+        masks: EdgeMasks,
+        found: Outcome,
+        search: OrderSolution | None = None,
+    ) -> Outcome:
+        """Return a graph of weights with its system, and warnings of directions in doubt.
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
-        """Find the graph, fit its system, and say which directions are in doubt."""
+        Parameters
+        ----------
+        products : Products
+        masks : EdgeMasks
+            Over the columns of the moments that the graph was found from.
+        found : Outcome
+            With the graph, without a model.
+        search : OrderSolution, optional
+            The search over orders that found it.
+        """
         agreement, scale = products.agreement, products.design.scale
-        found = self.weighted(products, masks)
         spread = np.sqrt(agreement.variance) / scale
-        graph, warnings = plausible(found.graph, spread[:, None] / spread, found.masks)
+        graph, warnings = plausible(found.graph, spread[:, None] / spread, masks)
         if products.design.order:
             model = system_of_series(agreement, scale, found.moments, graph)
         else:
             model = fit(in_units(found.moments, agreement.mean, scale), graph.adjacency)
         warnings += found.warnings
         if isinstance(found.moments, Moments):  # interventions direct edges too
-            noise = model.noise_variances / scale**2
-            noise = np.where(model.noise_variances > COLLINEAR * agreement.variance, noise, 0.0)
+            noise = noise_of(model, agreement.variance, scale)
             warnings += direction_warning(
-                graph,
-                found.masks,
-                noise,
-                standardized=self.standardize,
-                unequal=UNEQUAL_NOISE,
-                search=found.search,
+                graph, masks, noise, standardized=self.standardize, search=search
             )
         warnings += stationarity_warning(graph, agreement.n)  # none without lags
-        return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
+        return found._replace(graph=graph, model=model, warnings=tuple(warnings))

@@ -17,7 +17,7 @@ from flwr_causal.simulations import simulate
 from flwr_causal.simulations.scenarios.files import network
 from flwr_causal.simulations.scenarios.peers import agrum_hill_climb
 from flwr_causal.solvers import ges, lingam, order_search
-from flwr_causal.strategies.moments import hidden
+from flwr_causal.strategies.moments.solvers import ancestral
 
 # (d, n, K)
 SETTINGS = (
@@ -222,7 +222,7 @@ def parties_in_one_process(setup):
                 core = min(cpu(order_search, pooled, stability=0)[1] for _ in range(REPEATS))
                 times = (cpu(simulate, "moments", parties, stability=0)[1] for _ in range(REPEATS))
                 whole = cpu(simulate, "moments", parties)[1]
-                with timed_calls(hidden, "hidden_causes") as spent:
+                with timed_calls(ancestral, "hidden_causes") as spent:
                     simulate("moments", parties, stability=0)
                 found.append((core, min(times), sum(spent), whole))
             core, total, check, whole = np.mean(found, axis=0)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flwr_causal.contract.answers import Asked
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.design import Design
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
@@ -50,9 +49,7 @@ PARTS = Exchange(
 )
 
 
-def products_by_party(
-    agreement: Agreement, masks: EdgeMasks, design: Design
-) -> Generator[Step, Any, Products]:
+def products_by_party(agreement: Agreement, design: Design) -> Generator[Step, Any, Products]:
     """Ask for the products of each party's rows; those of all rows are their sum.
 
     Raises
@@ -64,7 +61,7 @@ def products_by_party(
     parts = sums_by_party(replies, agreement)
     total = np.sum([*parts.values()], axis=0)
     agreement = agreement.with_rows(replies.rows)
-    return Products(agreement, masks, design, total[None] / total[0, 0], parts=parts)
+    return Products(agreement, design, total[None] / total[0, 0], parts=parts)
 
 
 def sums_by_party(replies: Replies, agreement: Agreement) -> dict[str, FloatArray]:

@@ -35,6 +35,7 @@ from flwr_causal.core.blocks.missing import (
     seen_sums,
 )
 from flwr_causal.core.interventions.moments import rows_by_variable
+from flwr_causal.core.linear.determined import RIDGE
 from flwr_causal.core.linear.levels import SeenLevels, about_means, between_units
 from flwr_causal.core.linear.moments import columns_of, mean_and_second, pairwise
 from flwr_causal.core.words import some
@@ -63,6 +64,10 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.sources.rows import DesignRows
+
+#: A column is determined by others that leave no more of its variance, of which estimates of
+#: missing cells add a part, :data:`~core.linear.determined.RIDGE`.
+DETERMINED_SHARE = 10 * RIDGE
 
 SEEN = Exchange(
     "seen",
@@ -221,7 +226,7 @@ def completed_products(
     ----------
     agreement : Agreement
     masks : EdgeMasks
-        Edges between variables that too few rows have together are taken out.
+        Background knowledge: under interventions the estimate is restricted by a graph.
     options : CompletedOptions
     """
     design = replace(solved_design(agreement, options), weighted=False)
@@ -238,7 +243,6 @@ def completed_products(
         products = in_new_units(products, units)
     return Products(
         own,
-        masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),
         design,
         products,
         info={"steps": found.steps, "effective_rows": own.n},
@@ -247,6 +251,8 @@ def completed_products(
         adapted=lambda model: model.with_rows_together(found.together),
         reason=f"the estimate of the moments{' under a graph' * found.under_graph} stands",
         units=found.units,
+        seldom=found.few_together,
+        determined_share=DETERMINED_SHARE,
     )
 
 

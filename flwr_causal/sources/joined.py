@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,7 +21,13 @@ from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.sources.products import Products, in_new_units, products_with_ones, solved_design
+from flwr_causal.sources.products import (
+    DesignOptions,
+    Products,
+    in_new_units,
+    products_with_ones,
+    solved_design,
+)
 from flwr_causal.sources.row_ids import check_all, hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
@@ -30,13 +36,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.sources.products import DesignOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,11 +339,18 @@ def _check_all(holders: Holders, replies: Replies) -> None:
     check_all(holders.parties, replies, lacking="are no products")
 
 
+class JoinedOptions(DesignOptions, Protocol):
+    """The options that say what is summed of joined rows."""
+
+    @property
+    def num_folds(self) -> int:
+        """The number of folds of the rows."""
+
+
 def joined_products(
     agreement: Agreement,
-    masks: EdgeMasks,
     holders: Holders,
-    options: DesignOptions,
+    options: JoinedOptions,
     *,
     replicate: int,
     expected: Expected,
@@ -349,10 +360,9 @@ def joined_products(
     Parameters
     ----------
     agreement : Agreement
-    masks : EdgeMasks
     holders : Holders
-        Which party holds which column, with lags and folds.
-    options : DesignOptions
+        Which party holds which of the agreed columns.
+    options : JoinedOptions
     replicate : int
     expected : Expected
         What the method takes for granted of the parties' rows.
@@ -363,8 +373,10 @@ def joined_products(
     holders = replace(
         holders,
         names=design.columns,
-        presence=np.repeat(holders.presence, design.widths, axis=1),
-        variables=tuple(np.repeat(holders.variables, design.widths).tolist()),
+        presence=np.repeat(np.tile(holders.presence, lags), design.widths, axis=1),
+        folds=options.num_folds,
+        order=options.order,
+        variables=tuple(np.repeat(agreement.names * lags, design.widths).tolist()),
     )
     joined = yield from joined_sums(holders)
     moments = joined.moments(replicate)
@@ -382,7 +394,6 @@ def joined_products(
     products = np.array([_products(part, moments.n, level, units) for part in parts])
     return Products(
         own,
-        masks,
         design,
         products,
         info=joined.info,

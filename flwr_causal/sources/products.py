@@ -15,6 +15,7 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import Design, functions_of
 from flwr_causal.core.interventions.moments import moments_by_variable
+from flwr_causal.core.linear.determined import RESIDUAL_SHARE
 from flwr_causal.core.linear.moments import mean_and_second
 from flwr_causal.core.ties import whole
 from flwr_causal.data.interventions import acted_on
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
 
@@ -47,8 +47,6 @@ class Products:
     ----------
     agreement : Agreement
         Columns, rows, means and variances of these rows.
-    masks : EdgeMasks
-        Background knowledge over the variables and their lags.
     design : Design
         What the rows z are.
     values : ndarray of shape (sets, 1 + s, 1 + s)
@@ -73,10 +71,13 @@ class Products:
         By party (or group), its sums of products of the rows [1, z], where they are compared.
     units : int, default 1
         How many parties, or series, have had their means taken out, see ``core.linear.levels``.
+    seldom : ndarray of bool, shape (m, m), optional
+        Pairs of variables that too few rows have together for an edge.
+    determined_share : float
+        A column is determined by others that leave no more of its variance.
     """
 
     agreement: Agreement
-    masks: EdgeMasks
     design: Design
     values: FloatArray
     of_fewer_lags: FloatArray | None = None
@@ -89,6 +90,8 @@ class Products:
     heterogeneity: Heterogeneity | None = None
     parts: Mapping[str, FloatArray] = field(default_factory=dict)
     units: int = 1
+    seldom: BoolArray | None = None
+    determined_share: float = RESIDUAL_SHARE
 
     def __post_init__(self) -> None:
         if self.design.weighted:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.answers import Asked
     from flwr_causal.core.arrays import Arrays, BoolArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.core.privacy.scales import Scales
@@ -78,7 +77,7 @@ class ReleasedOptions(DesignOptions, Protocol):
 
 
 def released_products(
-    agreement: Agreement, masks: EdgeMasks, options: ReleasedOptions
+    agreement: Agreement, options: ReleasedOptions
 ) -> Generator[Step, Any, Products]:
     """Ask for a release of second moments with noise; before it for scales that are not stated.
 
@@ -86,7 +85,6 @@ def released_products(
     ----------
     agreement : Agreement
         Of the columns names are known, and the states that the dictionary lists.
-    masks : EdgeMasks
     options : ReleasedOptions
         The budget, the stated scales and the guarantee.
     """
@@ -119,7 +117,6 @@ def released_products(
     centers, scales = (one[of_numbers].tolist() for one in scaling[:2])
     return Products(
         own,
-        masks,
         design,
         in_new_units(products, 1 / np.repeat(design.scale, design.widths)),
         info={"rows": rows, "effective_rows": own.n},

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flwr_causal.contract.answers import Asked
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.design import Design
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.sources.rows import DesignRows
@@ -61,7 +60,6 @@ ALL_SUMS = Ask(SUMS)
 
 def exact_products(
     agreement: Agreement,
-    masks: EdgeMasks,
     design: Design,
     fewer_lags: int = 0,
     levels: str = "",
@@ -72,7 +70,6 @@ def exact_products(
     Parameters
     ----------
     agreement : Agreement
-    masks : EdgeMasks
     design : Design
     fewer_lags : int, default 0
         The number of smaller orders whose products are sent, too.
@@ -86,7 +83,7 @@ def exact_products(
     sets = len(values) - fewer_lags
     # The rows are those in the sum, which may lack parties.
     agreement = agreement.with_rows(replies.rows or agreement.rows_of(replies.parties))
-    pooled = Products(agreement, masks, design, values[:sets], values[sets:])
+    pooled = Products(agreement, design, values[:sets], values[sets:])
     if not levels:
         return pooled
     return (yield from about_levels(pooled, stated=levels == "party"))

@@ -360,7 +360,7 @@ def consensus_of_parties(
     if options.refits:
         so_far = partial(result_of, options, fit)
         sums = Ask(consensus.REFIT, {"needed": fit.needed}, so_far=so_far)
-        fit = fit.refitted((yield from exact_products(agreement, masks, design, ask=sums)))
+        fit = fit.refitted((yield from exact_products(agreement, design, ask=sums)))
         if fit.searches:
             fit, found = fit.searched()
             yield Note(found)

@@ -156,14 +156,12 @@ class JoiningStrategy(CausalStrategy):
         other = self.with_options(**changes)
         return not unmet(other.options, (*other._parts, other._different))
 
-    def _holders_of(
-        self, agreement: Agreement, names: tuple[str, ...], presence: BoolArray
-    ) -> Holders:
-        """Return the parties and which of them hold which columns of products."""
+    def _holders_of(self, agreement: Agreement, names: tuple[str, ...]) -> Holders:
+        """Return the parties and which of them hold which of these columns."""
         return Holders(
             tuple(agreement.rows),
             names,
-            presence,
+            self._presence_of(names),
             agreement.n,
             self.options.minimum_count,
             self.options.replicates,

@@ -371,8 +371,7 @@ class LinearOptions(CausalOptions):
             variance = agreement.variance / self.scale(agreement) ** 2
             noise, unequal = implied_noise(graph.weights, variance), UNEQUAL_IMPLIED
         if model is not None:
-            noise = model.noise_variances / self.scale(agreement) ** 2
-            noise = np.where(model.noise_variances > COLLINEAR * agreement.variance, noise, 0.0)
+            noise = noise_of(model, agreement.variance, self.scale(agreement))
         return direction_warning(
             graph,
             masks,
@@ -489,6 +488,20 @@ def in_units(
         mean = level + one.mean * scale
         converted.append(replace(one, mean=mean, second=one.second * units))
     return [converted[place] for place in own]
+
+
+def noise_of(model: LinearModel, variance: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return noise variances in the solver's units, (d,); 0 of columns that others determine.
+
+    Parameters
+    ----------
+    model : LinearModel
+        In the units of the data.
+    variance, scale : ndarray of shape (d,)
+        Of the columns, and by what the solver's are divided.
+    """
+    told = model.noise_variances > COLLINEAR * variance
+    return np.where(told, model.noise_variances / scale**2, 0.0)
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:

@@ -137,7 +137,7 @@ class Lingam(CausalStrategy):
             The graph of the best order; after the first exchange one of the equivalence class.
         """
         masks, d = self.options.masks(agreement), len(agreement.names)
-        pooled = yield from exact_products(agreement, masks, self.options.design(agreement))
+        pooled = yield from exact_products(agreement, self.options.design(agreement))
         agreement, moments = pooled.agreement, pooled.moments
         assert isinstance(moments, Moments)  # there are no interventions
         moments.require_varying()

@@ -92,6 +92,12 @@ class PenalisedLags(Part):
 
     lagged_sparsity: float | None = bounded(None, least=0)
 
+    def lagged_factor(self, sparsity: float | str) -> float:
+        """Return the factor on the sparsity of lagged weights, given the option ``sparsity``."""
+        if self.lagged_sparsity is not None:
+            return self.lagged_sparsity
+        return LAGGED_FACTOR if number_or_none(sparsity) is None else 1.0
+
 
 class Timeless(Part):
     """Rows without time, of a method that takes time series too."""
@@ -165,12 +171,6 @@ class SeriesOptions(Lagged, PenalisedLags):
     def series_columns(self) -> tuple[str, ...]:
         """The columns of series, times and phases, which are not variables."""
         return (SERIES, *(name for name in self.layout.columns if name))
-
-    def lagged_factor(self, sparsity: float | str) -> float:
-        """Return the factor on the sparsity of lagged weights, given the option ``sparsity``."""
-        if self.lagged_sparsity is not None:
-            return self.lagged_sparsity
-        return LAGGED_FACTOR if number_or_none(sparsity) is None else 1.0
 
     def limits(self, threshold: float) -> tuple[float, float]:
         """Return the thresholds of instantaneous and of lagged edges."""

@@ -16,22 +16,27 @@ class _Pooling(Moments):
 
     wanted = 0
 
-    def _pooled(self, agreement, masks, replicate):
-        pooled = yield from super()._pooled(agreement, masks, replicate)
+    def _pooled(self, agreement, replicate):
+        pooled, masks = yield from super()._pooled(agreement, replicate)
         if replicate == self.wanted:
-            self.pooled = pooled
+            self.pooled, self.possible = pooled, masks
             raise _FoundError
-        return pooled
+        return pooled, masks
 
 
-def pooled(tables, *, replicate=0, grid=lambda own: own, **options):
-    """The ``Products`` of a run on tables; ``grid`` disturbs it."""
+def pooled(tables, **further):
+    """The ``Products`` of a run on tables, see :func:`pooled_and_possible`."""
+    return pooled_and_possible(tables, **further)[0]
+
+
+def pooled_and_possible(tables, *, replicate=0, grid=lambda own: own, **options):
+    """The ``Products`` of a run, and the masks of possible edges; ``grid`` disturbs the run."""
     method = _Pooling(**options)
     method.wanted = replicate
     try:
         run(method, grid(LocalGrid(app_of(tables), len(tables))))
     except _FoundError:
-        return method.pooled
+        return method.pooled, method.possible
     raise AssertionError("the run has ended before")
 
 

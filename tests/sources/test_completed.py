@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import losing
-from pooled import pooled, products
+from pooled import pooled, pooled_and_possible, products
 
 from flwr_causal import Knowledge
 from flwr_causal.core.blocks import lacking
@@ -176,10 +176,10 @@ def few_together():
 @pytest.mark.parametrize("required", [False, True])
 def test_required_edges_stay_where_few_rows_have_both(required):
     known = {"knowledge": Knowledge(required=[("a", "c")])} if required else {}
-    found = pooled(few_together(), **known, **EM)
-    assert found.masks.allowed[0, 2] == required
-    assert not found.masks.allowed[2, 0]
-    assert found.masks.allowed[0, 1]
+    found, possible = pooled_and_possible(few_together(), **known, **EM)
+    assert possible.allowed[0, 2] == required
+    assert not possible.allowed[2, 0]
+    assert possible.allowed[0, 1]
     assert any("have both columns of 1 pairs: 'a' and 'c'" in one for one in found.warnings)
 
 
@@ -187,10 +187,10 @@ def test_pairs_with_few_rows_are_those_of_variables():
     """Whose columns are further on where a category has several."""
     states = np.array(["u", "v", "w"])[np.arange(75) % 3]
     tables = [one.assign(k=states)[["k", "a", "b", "c"]] for one in few_together()]
-    found = pooled(tables, text_columns="keep", **EM)
+    _, possible = pooled_and_possible(tables, text_columns="keep", **EM)
     expected = ~np.eye(4, dtype=bool)
     expected[1, 3] = expected[3, 1] = False
-    np.testing.assert_array_equal(found.masks.allowed, expected)
+    np.testing.assert_array_equal(possible.allowed, expected)
 
 
 ON = np.array(["", "a", "c; b"])[np.arange(150) % 3]

@@ -87,24 +87,24 @@ VALUES = np.array([products(Z[np.equal(SETS, k)]) for k in range(3)]) / 40
 
 def test_moments_of_each_variable_are_of_the_rows_without_its_targets():
     agreement = agreement_of(targets=((), ("a",), ("b", "c")))
-    found = Products(agreement, None, solved_design(agreement, Options()), VALUES).moments
+    found = Products(agreement, solved_design(agreement, Options()), VALUES).moments
     for own, outside in zip(found, (SETS != 1, SETS != 2, SETS != 2), strict=True):
         rows = Z[outside]
         assert own.n == len(rows)
         np.testing.assert_allclose(own.mean, rows.mean(axis=0))
         np.testing.assert_allclose(own.second, np.cov(rows, rowvar=False, bias=True), atol=1e-12)
-    every = Products(agreement_of(), None, solved_design(agreement, Options()), VALUES).moments
+    every = Products(agreement_of(), solved_design(agreement, Options()), VALUES).moments
     np.testing.assert_allclose(every.second, np.cov(Z, rowvar=False, bias=True), atol=1e-12)
     always = agreement_of(targets=(("a",), ("a",), ("a", "b")))
     with pytest.raises(DataError, match="'a' is the target of an intervention in all rows"):
-        _ = Products(always, None, solved_design(always, Options()), VALUES).moments
+        _ = Products(always, solved_design(always, Options()), VALUES).moments
 
 
 def test_shifted_mechanisms_have_changed_and_their_rows_count_about_their_own_level():
     agreement = agreement_of(targets=((), ("a",), ()), shifted=((), (), ("b",)))
     changed = [[0, 0, 0], [1, 0, 0], [0, 1, 0]]
     np.testing.assert_array_equal(changed_mechanisms(agreement), changed)
-    found = Products(agreement, None, solved_design(agreement, Options()), VALUES).moments
+    found = Products(agreement, solved_design(agreement, Options()), VALUES).moments
     # Rows of the third set are moved to the mean of the others.
     moved = Z.copy()
     moved[SETS == 2] += Z[SETS != 2].mean(axis=0) - Z[SETS == 2].mean(axis=0)
@@ -125,7 +125,7 @@ def test_products_of_weighted_rows_are_those_of_effective_ones():
     parts = {"p": row_products(of_weighted[:15]), "q": row_products(of_weighted[15:])}
     folds = np.array([*parts.values()]) / 40
     fewer = row_products(of_weighted[:33])[None] / 40
-    found = Products(agreement, None, design, folds, fewer, parts=parts)
+    found = Products(agreement, design, folds, fewer, parts=parts)
 
     def weighted(chosen):
         with_ones = np.column_stack([np.ones(40), Z])[chosen]

@@ -107,7 +107,7 @@ TARGETED[2] = TARGETED[2][TARGETED[2]["on"] != "x0"]
 def as_stated(monkeypatch):
     """Leave the targets as they are stated, though here the causes of most still act."""
     name = "flwr_causal.strategies.moments.moments.with_kept_mechanisms"
-    monkeypatch.setattr(name, lambda pooled, options: pooled)
+    monkeypatch.setattr(name, lambda pooled, masks, solver: pooled)
 
 
 @pytest.mark.usefixtures("as_stated")

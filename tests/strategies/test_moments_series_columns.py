@@ -16,7 +16,7 @@ from flwr_causal.core.series.selection import select
 from flwr_causal.data.check.row_ids import hashed_ids, hashes_of_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.products.plan import ProductPlan
-from flwr_causal.strategies.moments.options import LAGGED_THRESHOLD
+from flwr_causal.strategies.moments.solvers.series import LAGGED_THRESHOLD
 
 NAMES = ("price", "demand", "stock", "orders", "heat", "staff")
 STEPS, SERIES = 150, 3

@@ -447,7 +447,7 @@ class FedGES(JoiningStrategy):
     def _joined(self, agreement: Agreement, cuts: Cuts, replicate: int) -> Training:
         """Search on the tables of the joined rows, where parties hold different columns."""
         problem = self._problem(agreement)
-        holders = self._holders_of(agreement, problem.names, self._presence_of(problem.names))
+        holders = self._holders_of(agreement, problem.names)
         joined = yield from joined_counts(problem, holders, cuts)
         joined = replace(joined, number=replicate)
         found = joined.search()

@@ -1,85 +1,49 @@
 """Moments (Ng & Zhang 2022, section 4): one exchange of sums, then a centralised solver.
 
-:meth:`Moments.train` is the method. ``_products`` chooses the source of sums (``sources/``),
-:meth:`Moments.solve` the solver; those other than the search over orders are files beside this one.
+:meth:`Moments.train` is the method. ``_products`` chooses the source of sums (``sources/``), the
+options choose the solver (``solvers/``).
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from flwr_causal.core.blocks.design import functions_of
-from flwr_causal.core.linear.levels import about_one_mean
-from flwr_causal.core.linear.moments import Moments as SecondMoments
-from flwr_causal.core.linear.order_search import search_orders
-from flwr_causal.core.linear.regression import least_squares
-from flwr_causal.core.linear.solution import finish
-from flwr_causal.core.linear.stability import unsettled, unstable_edges
-from flwr_causal.core.series.design import lagged_names
-from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import plausible, unstable_warning
-from flwr_causal.doubts.tables import OTHER_MECHANISMS
+from flwr_causal.core.parts import words
 from flwr_causal.protocol.moments import CONTRACT
-from flwr_causal.runtime.algorithm import Choice, Note
+from flwr_causal.runtime.algorithm import Note
 from flwr_causal.sources.by_party import products_by_party
 from flwr_causal.sources.completed import completed_products
+from flwr_causal.sources.determined import without_determined
 from flwr_causal.sources.joined import joined_products
-from flwr_causal.sources.products import Products, solved_design, target_info
+from flwr_causal.sources.products import solved_design
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
-from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
-from flwr_causal.strategies.linear import fitted_system
-from flwr_causal.strategies.local_graphs import require_several
-from flwr_causal.strategies.moments.additive import solve_additive
-from flwr_causal.strategies.moments.blocks import solve_blocks
-from flwr_causal.strategies.moments.classes import solve_class
-from flwr_causal.strategies.moments.determined import without_determined
-from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
-from flwr_causal.strategies.moments.options import JoinedRows, JoinedSteps, MomentsOptions
-from flwr_causal.strategies.moments.outcome import (
-    Outcome,
-    WeightedGraph,
-    result_of,
-)
-from flwr_causal.strategies.moments.own_graphs import own_graphs
-from flwr_causal.strategies.moments.penalised import by_penalty
 from flwr_causal.strategies.moments.regressions import by_likelihood
-from flwr_causal.strategies.moments.series import masks_of_series, solve_series
+from flwr_causal.strategies.moments.solvers.ancestral import with_doubts
+from flwr_causal.strategies.moments.solvers.blocks import BlockClasses
+from flwr_causal.strategies.moments.solvers.solver import Outcome
+from flwr_causal.strategies.moments.tables import MomentsTables
 from flwr_causal.strategies.moments.targets import (
+    own_graphs,
     with_kept_mechanisms,
     with_unknown_targets,
 )
-from flwr_causal.strategies.series import (
-    stationarity_warning,
-    with_party_moments,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator
 
-    import pandas as pd
-
-    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.order_search import OrderSolution
-    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.report import TableReport
-    from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Progress, Step, Training
-    from flwr_causal.runtime.options import Baselines
-    from flwr_causal.sources.joined import Holders
-    from flwr_causal.strategies.base import RunAlone
+    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.sources.products import Products
+    from flwr_causal.strategies.moments.options import MomentsOptions
     from flwr_causal.strategies.options import takes
 
 
-class Moments(JoiningStrategy):
+class Moments(MomentsTables):
     """Federated linear structure learning from second moments that the parties add up.
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
@@ -118,19 +82,12 @@ class Moments(JoiningStrategy):
     Pamfil et al. (2020). DYNOTEARS: structure learning from time-series data. AISTATS.
     """
 
-    options_type = MomentsOptions
-    options: MomentsOptions
-
     if TYPE_CHECKING:
 
         @takes(MomentsOptions)
         def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
-    #: The number of lags that a replicate takes over; None where it is not chosen.
-    _chosen_order: int | None = None
-    #: Whether marks of a PAG must be confirmed on drawn moments; a replicate is a draw itself.
-    _confirms_marks: bool = True
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Add up the parties' second moments, and solve for the graph of all rows.
@@ -146,36 +103,40 @@ class Moments(JoiningStrategy):
         -------
         Result
         """
-        masks = self._masks(agreement)
+        options, solver = self.options, self.options.solving
         # The parties' sums add up to those of the pooled rows, which are sufficient ...
-        pooled = yield from self._pooled(agreement, masks, replicate)
-        # ... for a centralised solver.
-        outcome = yield from self._solved(pooled)
-        if self.options.tells_hidden and not replicate:
-            outcome = with_doubts(pooled, outcome, self.options.known, self.options)
-        yield Note({**outcome.info, **pooled.info})
-        final = partial(result_of, pooled, known=agreement.warnings)
-        if self.options.local_graphs and not replicate:
-            return replace(final(outcome), heterogeneity=own_graphs(pooled, outcome, self.options))
-        if self.options.parameters != "likelihood":
+        products, masks = yield from self._pooled(agreement, replicate)
+        # ... for a centralised solver. Replicates take over penalties and the like.
+        outcome = yield from solver.found(products, masks)
+        exact = all(part.gives >= words("exact", "pairs") for part in options.parts)
+        if solver.by_score and exact and not replicate:
+            outcome = with_doubts(products, outcome, options.known, blocks=solver.blocks)
+        yield Note({**outcome.info, **products.info})
+        final = partial(Outcome.result, products=products, known=agreement.warnings)
+        if options.local_graphs and not replicate:
+            own = own_graphs(products, masks, solver, outcome)
+            return replace(final(outcome), heterogeneity=own)
+        if options.parameters != "likelihood":
             return final(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.
-        return (yield from by_likelihood(pooled, outcome, self.options, final))
+        assert isinstance(solver, BlockClasses)
+        problem = None if options.incomplete else solver.problem(products, masks)
+        return (yield from by_likelihood(products, outcome, problem, final))
 
     def _pooled(
-        self, agreement: Agreement, masks: EdgeMasks, replicate: int
-    ) -> Generator[Step, Any, Products]:
-        """Ask for the products of all rows, without columns that others determine."""
-        options = self.options
+        self, agreement: Agreement, replicate: int
+    ) -> Generator[Step, Any, tuple[Products, EdgeMasks]]:
+        """Return the products of all rows, and the edges that knowledge and rows allow."""
+        options, masks = self.options, self._masks(agreement)
         products = yield from self._products(agreement, masks, replicate)
-        pooled = without_determined(products, options, joined=self._columns_differ)
+        products, masks = without_determined(products, masks, joined=self._columns_differ)
         if options.unknown_targets:
-            return with_unknown_targets(pooled, options)
+            return with_unknown_targets(products, masks, options.solving)
         # Regressions of categories, and estimates of cells, leave out rows of stated targets.
         stated = agreement.targets and not options.incomplete
         if stated and options.parameters != "likelihood":
-            return with_kept_mechanisms(pooled, options)
-        return pooled
+            products = with_kept_mechanisms(products, masks, options.solving)
+        return products, masks
 
     def _products(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
@@ -183,260 +144,16 @@ class Moments(JoiningStrategy):
         """Return the source, the first that applies of five; exact sums are the last."""
         options = self.options
         if options.private:
-            return released_products(agreement, masks, options)
+            return released_products(agreement, options)
         if options.compares_parties:
-            return products_by_party(agreement, masks, solved_design(agreement, options))
+            return products_by_party(agreement, solved_design(agreement, options))
         if self._columns_differ:
+            holders = self._holders_of(agreement, agreement.names)
             return joined_products(
-                agreement,
-                masks,
-                self._holders(agreement),
-                options,
-                replicate=replicate,
-                expected=self._expected,
+                agreement, holders, options, replicate=replicate, expected=self._expected
             )
         if options.incomplete:
             return completed_products(agreement, masks, options)
         levels = "" if agreement.targets or not options.level_sums else options.center
         design = solved_design(agreement, options)
-        return exact_products(agreement, masks, design, options.fewer_lags, levels)
-
-    def _solved(self, pooled: Products) -> Generator[Choice, Any, Outcome]:
-        """Find the graph; a replicate takes over penalties and the like from the main training."""
-        agreement = pooled.agreement
-
-        # Both return the outcome, and the options that the main training has settled.
-        def first() -> tuple[Outcome, dict[str, Any]]:
-            outcome = self.solve(pooled)
-            intervened = bool(agreement.targets)
-            chosen = self.options.chosen(
-                outcome.info, agreement.n, len(agreement.names), intervened
-            )
-            return outcome, chosen
-
-        def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
-            fixed, chosen = copy.copy(self), dict(main[1])
-            fixed._confirms_marks = False
-            fixed._chosen_order = chosen.pop("order", None)
-            fixed.options = replace(self.options, **chosen)
-            return fixed.solve(pooled), main[1]
-
-        found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
-        return found[0]
-
-    def solve(self, pooled: Products) -> Outcome:
-        """Find the graph from products of the rows, by the solver of these options."""
-        options, known = self.options, self.options.known
-        if options.takes_blocks and options.hidden_causes:
-            return solve_hidden_blocks(pooled, known)
-        if options.takes_blocks:
-            return solve_blocks(pooled, options)
-        if options.hidden_causes:
-            return solve_hidden(pooled, known, self._confirms_marks)
-        if options.finds_class:
-            return solve_class(pooled, options)
-        if options.model == "additive":
-            return solve_additive(pooled, options)
-        agreement = pooled.agreement
-        if options.order:
-            order = self._chosen_order or options.select_order
-            found = solve_series(pooled, options, select_order=order)
-        else:
-            found = self._of_rows(pooled)
-        graph, warnings = plausible(found.graph, options.units(agreement), found.masks)
-        warnings += found.warnings
-        model = fitted_system(agreement, pooled.design.scale, found.moments, graph)
-        if isinstance(found.moments, SecondMoments):  # interventions direct edges too
-            warnings += options.doubtful_directions(
-                agreement, graph, found.masks, model, found.search
-            )
-        warnings += stationarity_warning(graph, agreement.n)  # none without lags
-        return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
-
-    def _of_rows(self, pooled: Products) -> WeightedGraph:
-        """Find the graph of rows without time: by default the one of the best score."""
-        options, agreement, masks = self.options, pooled.agreement, pooled.masks
-        n, moments = agreement.n, pooled.moments
-        solver = options.solver_of(n, len(agreement.names), bool(agreement.targets))
-        threshold, _ = options.thresholds(solver)
-        if solver == "order":
-            search = search_orders(moments, masks, least_effect=options.least_effect)
-            found = self._of_orders(moments, masks, search, threshold)
-        else:
-            found = by_penalty(
-                moments,
-                masks,
-                pooled.design.moments_of_sets(pooled.values, n),
-                solver=solver,
-                sparsity=options.sparsity,
-                threshold=threshold,
-                refit=options.refit,
-                score=options.score if options.polish else None,
-            )
-        return found._replace(info={**found.info, **target_info(agreement)})
-
-    def _of_orders(
-        self,
-        pooled: SecondMoments | Sequence[SecondMoments],
-        masks: EdgeMasks,
-        search: OrderSolution,
-        threshold: float,
-    ) -> WeightedGraph:
-        """Return the graph of a search over orders; of exact sums without its unstable edges."""
-        edges, options, info = search.best.adjacency, self.options, dict(search.info)
-        warnings: list[str] = []
-        if options.draws_moments and isinstance(pooled, SecondMoments):
-            unstable = unstable_edges(
-                pooled,
-                edges,
-                masks,
-                least_share=options.stability,
-                least_effect=options.least_effect,
-            )
-            left_out, before = int(unstable.sum()), int(edges.sum())
-            if unsettled(left_out, before, pooled.n):
-                info |= {"unstable_edges": left_out, "edges": before}
-                warnings = unstable_warning(pooled.names, edges, unstable)
-            edges = edges & ~unstable
-        weights = least_squares(pooled, edges)[0]
-        graph = finish(pooled, weights, threshold=threshold, masks=masks, refit=True)
-        return WeightedGraph(pooled, graph, search.strengths, masks, info, search, tuple(warnings))
-
-    # What the method is for, what it needs and what it takes for granted.
-
-    def validate(self) -> None:
-        """Check the options' values."""
-        super().validate()
-        self.options.check()
-
-    @property
-    def data(self) -> DataKind:
-        """Time series, or rows without time if the order is 0."""
-        return DataKind.SERIES if self.options.order else DataKind.LINEAR
-
-    @property
-    def exchanges_beyond(self) -> int:
-        """How many exchanges there may be beyond one: none where all sums are asked for at once."""
-        return super().exchanges_beyond if len(self._exchanges) > 1 else 0
-
-    @property
-    def pools_rows(self) -> bool:
-        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
-        return self.options.pools_rows
-
-    @property
-    def _different(self) -> type[Part]:
-        """The part of parties that hold different columns."""
-        return JoinedSteps if self.options.order else JoinedRows
-
-    @property
-    def _expected(self) -> Expected:
-        """What linear methods expect; units of columns do not matter to equivalence classes."""
-        options = self.options
-        if self._columns_differ and options.center == "auto":
-            # Sums over joined rows do not tell levels apart.
-            options = replace(options, center="global")
-        expected = options.expected
-        needed = "centring" if options.order else "levels"
-        by_hand = not all(needed in part.gives for part in self._parts)
-        by_hand = by_hand or (self._columns_differ and not options.order)
-        if expected.level_remedy and by_hand:
-            whose = "series'" if options.order else "parties'"
-            remedy = f"subtract the {whose} own means before the run"
-            expected = replace(expected, level_remedy=remedy)
-        if options.takes_blocks:
-            expected = replace(expected, columns=functions_of(options.model))
-        if self._columns_differ:
-            # How many rows there are is known once they are matched.
-            expected = replace(expected, columns=0)
-        if options.unknown_targets:  # levels and spreads differ where parties act
-            expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
-        no_units = options.finds_class or options.hidden_causes
-        return replace(expected, raw_units=False) if no_units else expected
-
-    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on the columns; where rows have ids, on the union of the parties' columns.
-
-        Raises
-        ------
-        ConfigError
-            As in the base classes, if ``scales`` names a column that there is not, or if
-            ``stability`` is set for more columns than moments are drawn of.
-        DataError
-            As in the base classes.
-        """
-        if self.options.compares_parties:
-            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
-            require_several(option, reports)
-        agreement = super().agree(reports)
-        listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
-        self.options.check_scales((*agreement.names, *listed))
-        return agreement
-
-    def _masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the columns or, with lags, the lagged design.
-
-        Raises
-        ------
-        ConfigError
-            If it requires instantaneous edges, and ``instantaneous=False`` leaves them out.
-        """
-        if not self.options.order:
-            return self.options.masks(agreement)
-        return masks_of_series(self.options.known, agreement.names, self.options)
-
-    def _holders(self, agreement: Agreement) -> Holders:
-        """Return which party holds which column of the design, where they differ."""
-        order, names = self.options.order, agreement.names
-        presence = np.tile(self._presence_of(names), 1 + order)
-        holders = self._holders_of(agreement, lagged_names(names, order), presence)
-        return replace(
-            holders,
-            folds=self.options.num_folds if order else 1,
-            order=order,
-            variables=names * (1 + order),
-        )
-
-    def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
-    ) -> Baselines | None:
-        """Return the results without a federation; where columns differ, of the joined rows.
-
-        A party alone then has some of the columns only, and no graph of all. None where parties are
-        a cause.
-        """
-        if self.options.party_column:
-            return None
-        if not self._columns_differ:
-            return super().baselines(tables, names, run_alone)
-        joined = joined_rows(tables, self.options.row_id)
-        found = None if joined is None else super().baselines([joined], names, run_alone)
-        return None if found is None else found._replace(alone=[])
-
-    def _with_parties(
-        self,
-        state: Progress,
-        model: Any,
-        replies: Mapping[str, Arrays],
-        reports: Mapping[str, TableReport],
-    ) -> Any:
-        """Return a linear system with each party's moments in the units of the data."""
-        if self.options.compares_parties:
-            return model  # run.targets and run.heterogeneity say how parties differ
-        agreement = state.agreement
-        design = solved_design(agreement, self.options)
-        levels = self.options.level_sums and not agreement.targets
-        sets = slice(None, -self.options.fewer_lags or None)
-
-        def own(moments: FloatArray) -> FloatArray:
-            return about_one_mean(moments) if levels else moments[sets].sum(axis=0)
-
-        sent = {
-            party: own(arrays["moments"])
-            for party, arrays in replies.items()
-            if "moments" in arrays
-        }
-        if design.weighted:
-            pooled = np.sum([agreement.rows[party] * own for party, own in sent.items()], axis=0)
-            sent = {party: design.effective(own, pooled) for party, own in sent.items()}
-        return with_party_moments(model, agreement, sent, design)
+        return exact_products(agreement, design, options.fewer_lags, levels)

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
-from flwr_causal.core.folds import NUM_FOLDS
-from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
-from flwr_causal.core.linear.stability import LEAST_SHARE
-from flwr_causal.core.options import MOST, bounded, changed, require
+from flwr_causal.core.options import changed
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
-from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns, JoiningOptions
 from flwr_causal.strategies.linear import InterventionOptions
+from flwr_causal.strategies.moments.solvers.additive import Additive
+from flwr_causal.strategies.moments.solvers.ancestral import Ancestral, AncestralBlocks
+from flwr_causal.strategies.moments.solvers.blocks import BlockClasses
+from flwr_causal.strategies.moments.solvers.classes import Classes, GreedyClass, GreedyClasses
+from flwr_causal.strategies.moments.solvers.orders import Orders, StableEdges, StableOrders
+from flwr_causal.strategies.moments.solvers.penalised import Penalised, PolishedGraph, Refitted
+from flwr_causal.strategies.moments.solvers.series import FittedLags, LaggedWeights, Ridge
+from flwr_causal.strategies.moments.solvers.solver import made
 from flwr_causal.strategies.privacy import PrivateOptions, PrivateRelease
-from flwr_causal.strategies.series import Lagged, PenalisedLags, RowsOrSeriesOptions
+from flwr_causal.strategies.series import Lagged, RowsOrSeriesOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.runtime.options import Baselines
-
-THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
-
+    from flwr_causal.strategies.moments.solvers.solver import Solver
 
 # Designs: what a row becomes.
 
@@ -63,26 +66,8 @@ class BlockColumns(Part):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaggedEffects(Lagged):
-    """Effects within a step and of lags.
-
-    Parameters
-    ----------
-    select_order : bool, default False
-        Choose the number of lags, 1 to ``order``, by the held-out error of one-step predictions.
-        All orders are compared on the steps that have ``order`` steps before them; the chosen order
-        is then fitted to all steps with that number of lags.
-    instantaneous : bool or "auto", default True
-        Whether effects within a step are fitted; "auto": if they lower the held-out error by 2 %.
-    """
-
-    text = Lagged.text
-
-    select_order: bool = option(False, needs=("folds", "weights"))
-    instantaneous: bool | Literal["auto"] = option(
-        True, needs={False: ("weights",), "auto": ("folds", "weights")}
-    )
+class LaggedEffects(FittedLags, Lagged):
+    """Steps of time series with their lags."""
 
 
 # Sources: how the sums of the rows reach the server.
@@ -149,15 +134,6 @@ class RegressionsOfGaps(Regressions):
     instead = "'moments', or missing_values='drop'"
 
 
-class HeldOutRidge(Part):
-    """The weight of a squared norm by the error on held-out rows."""
-
-    text = "regression='ridge' and ridge='held-out'"
-    needs = words("folds")
-    chosen_by = ("regression",)
-    instead = "'lasso', or 'ridge' with a number for 'ridge',"
-
-
 @dataclass(frozen=True, kw_only=True)
 class SumsByParty(Part):
     """Sums of each party's rows, which are compared.
@@ -217,177 +193,8 @@ class JoinedSteps(JoinedRows):
     gives = JoinedRows.gives | words("centring", "folds")
 
 
-# Solvers: from sums to a graph.
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOfEdges(Part):
-    """A search for the graph of the best score.
-
-    Parameters
-    ----------
-    least_effect : float, default 0.1
-        With the solvers "order" and "class": least partial correlation of an edge, given the other
-        causes. Smaller effects are significant in large samples even where a system is only nearly
-        linear, see ``core.linear.order_search.LEAST_EFFECT``.
-    """
-
-    text = "solver='order' or 'class'"
-
-    least_effect: float = bounded(LEAST_EFFECT, least=0, below=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StableEdges(SearchOfEdges):
-    """A search over orders, without the edges that redrawn sums do not give.
-
-    Parameters
-    ----------
-    stability : float, default 0.4
-        With the solver "order", for rows without time: least share of ten redrawn second moments
-        whose equivalence class allows an edge; others are left out (``core.linear.stability``, with
-        what the default was chosen on). 0 keeps all edges of the best graph. Replicates keep them.
-    """
-
-    text = "solver='order' and rows without time, interventions, epsilon and local_graphs"
-
-    stability: float = bounded(LEAST_SHARE, least=0, most=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GreedyClass(Part):
-    """An equivalence class by greedy search.
-
-    Parameters
-    ----------
-    max_parents : int, optional
-        Largest number of parents of a variable, for the solvers "class" and
-        "ges". Default: no limit.
-    """
-
-    text = "solver='class' or 'ges'"
-    gives = all_but("weights")
-
-    max_parents: int | None = bounded(None, least=1, most=MOST)
-
-
-class SearchedClass(GreedyClass, SearchOfEdges):
-    """An equivalence class by a search over orders."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Penalised(Part):
-    """Weights with an L1 norm.
-
-    Parameters
-    ----------
-    sparsity : float or {"auto", "bic", "held-out"}, default "auto"
-        Weight of the L1 norm, for "dagma" and "notears". "auto" is c sqrt(log d / n) times the
-        geometric mean of the variances (``core.linear.selection.default_sparsity``;
-        ``core.series.solution`` with lags); "bic" chooses among multiples of it by the Gaussian
-        BIC; "held-out" by the error on held-out rows, whose moments are sent separately: a quarter
-        of the rows of every party or, with lags, each fifth of them once.
-    polish : bool, default False
-        Add, drop and reverse single edges of the solver's graph as long as ``score`` improves, on
-        the same moments.
-    """
-
-    text = "solver='dagma' or 'notears'"
-
-    sparsity: float | Literal["auto", "bic", "held-out"] = option(
-        "auto", needs={"bic": ("candidates",), "held-out": ("candidates", "folds")}, least=0
-    )
-    polish: bool = option(False, needs="solvers")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refitted(Penalised):
-    """Weights with an L1 norm, which may be fitted again without it.
-
-    Parameters
-    ----------
-    refit : bool, default True
-        Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
-        ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
-    """
-
-    text = "solver='dagma' or 'notears' without polish"
-
-    refit: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolishedGraph(Penalised):
-    """A graph whose edges are changed as long as a score improves.
-
-    Parameters
-    ----------
-    score : {"bic", "equal-variance"}, default "bic"
-        The score that ``polish`` improves. "equal-variance" assumes that all noise terms have the
-        same variance, as in the papers' simulations; real data seldom satisfy this.
-    """
-
-    text = "polish=True"
-
-    score: Literal["bic", "equal-variance"] = "bic"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PenalisedSteps(PenalisedLags):
-    """Weights with a norm, of the effects of lags too.
-
-    Parameters
-    ----------
-    regression : {"lasso", "ridge", "held-out"}, default "lasso"
-        Penalty of the effects; "held-out" chooses the one of smaller held-out error.
-    ranking : {"weights", "partial-correlation+weights"}, default "weights"
-        The strengths in ``run.scores``. "partial-correlation+weights" adds contemporaneous partial
-        correlations, which are symmetric: for series that are sampled more slowly than effects act,
-        as in fMRI.
-    """
-
-    text = "time series (order=1 or more) by the solvers 'dagma' or 'notears'"
-    needs = words("observed")
-    chosen_by = ("order",)
-    instead = "0 with the solvers 'dagma' and 'notears'"
-
-    regression: Literal["lasso", "ridge", "held-out"] = option(
-        "lasso", needs={"held-out": ("folds",)}
-    )
-    ranking: Literal["weights", "partial-correlation+weights"] = option("weights", needs="folds")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ridge(PenalisedSteps):
-    """A squared norm of the weights.
-
-    Parameters
-    ----------
-    ridge : float or "held-out", default "held-out"
-        Weight of the squared norm, in units of the variables' variance.
-    """
-
-    text = "regression='ridge' or 'held-out'"
-
-    ridge: float | Literal["held-out"] = bounded("held-out", least=0)
-
-
 #: The options that choose a penalised solver.
 PENALISED = tuple(one.name for part in (Refitted, Ridge) for one in fields(part))
-
-
-class AdditiveEffects(Refitted):
-    """Sums of functions of the causes, by weights with an L1 norm."""
-
-    text = "model='additive'"
-    gives = all_but("solvers", "candidates")
-
-
-class AncestralGraph(Part):
-    """A partial ancestral graph, of variables that may have hidden common causes."""
-
-    text = "hidden_causes=True"
-    gives = all_but("sufficiency", "weights")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +206,7 @@ class MomentsOptions(
     GreedyClass,
     Refitted,
     PolishedGraph,
-    LaggedEffects,
+    FittedLags,
     Ridge,
     InterventionOptions,
     PrivateOptions,
@@ -510,54 +317,47 @@ class MomentsOptions(
     @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose: design, source and solver."""
-        return (*super().parts, *self._design, *self._source, *self._solvers)
+        chosen = {
+            BlockColumns: self.takes_blocks,
+            LaggedEffects: self.order > 0,
+            ExpectedSums if self.incomplete else CompleteRows: True,
+            LackedColumns: self.unshared_columns == "keep",
+            WeightedRows: bool(self.weight_column),
+            RegressionsOfGaps if self.incomplete else Regressions: self.parameters == "likelihood",
+            UnknownTargets: self.unknown_targets,
+            SumsByParty: self.local_graphs,
+        }
+        own = [part for part, holds in chosen.items() if holds]
+        return (*super().parts, *own, *self.solving.parts)
 
     @property
     def _release(self) -> type[PrivateRelease]:
         """The part of a release; which columns are categories is public by a dictionary alone."""
         return ReleaseOfStates if self.dictionary else ReleaseOfNumbers
 
-    @property
-    def _design(self) -> list[type[Part]]:
-        """What a row becomes."""
-        blocks: list[type[Part]] = [BlockColumns] if self.takes_blocks else []
-        return [*blocks, LaggedEffects] if self.order else blocks
-
-    @property
-    def _source(self) -> list[type[Part]]:
-        """How the sums reach the server."""
-        found: list[type[Part]] = [ExpectedSums if self.incomplete else CompleteRows]
-        if self.unshared_columns == "keep":
-            found.append(LackedColumns)
-        if self.weight_column:
-            found.append(WeightedRows)
-        if self.parameters == "likelihood":
-            found.append(RegressionsOfGaps if self.incomplete else Regressions)
-        if self.unknown_targets:
-            found.append(UnknownTargets)
-        if self.local_graphs:
-            found.append(SumsByParty)
-        return found
-
-    @property
-    def _solvers(self) -> list[type[Part]]:
-        """What finds the graph."""
+    @cached_property
+    def solving(self) -> Solver:
+        """The solver that the values choose, with its options."""
+        solver, blocks = self.solver, self.takes_blocks
         if self.hidden_causes:
-            return [AncestralGraph]
+            return made(AncestralBlocks if blocks else Ancestral, self)
         if self.model == "additive":
-            return [AdditiveEffects]
-        if self.takes_blocks or self.solver == "class":
-            return [SearchedClass]
-        if self.solver == "ges":
-            return [GreedyClass]
-        if self.solver == "order" or (self.solver == "auto" and not self.takes_dagma):
-            return [StableEdges if self.draws_moments else SearchOfEdges]
-        found: list[type[Part]] = [PolishedGraph if self.polish else Refitted]
-        if not self.order:
-            return found
-        if self.regression != "lasso" and self.ridge == "held-out":
-            found.append(HeldOutRidge)
-        return [*found, PenalisedSteps if self.regression == "lasso" else Ridge]
+            return made(Additive, self)
+        if blocks:
+            return made(BlockClasses, self)
+        if solver in ("class", "ges"):
+            return made(Classes if solver == "class" else GreedyClasses, self)
+        # A median varies more than the moments of as many rows; a threshold forgives that.
+        unusual = self.aggregation == "median" or self.instantaneous == "auto"
+        penalised = unusual or changed(self, *PENALISED)
+        if solver == "auto" and penalised:
+            solver = "dagma"
+        if self.order:
+            return made(LaggedWeights, self, solver=solver)
+        if solver in ("dagma", "notears"):
+            return made(Penalised, self, solver=solver)
+        drawn = self.private or self.local_graphs or self.states_interventions or penalised
+        return made(Orders if drawn else StableOrders, self)
 
     @property
     def takes_blocks(self) -> bool:
@@ -565,95 +365,9 @@ class MomentsOptions(
         return takes_blocks(self, self.text_columns)
 
     @property
-    def block_limits(self) -> dict[str, Any]:
-        """What limits the graphs of a search over blocks of columns."""
-        return {"least_effect": self.least_effect, "max_parents": self.max_parents}
-
-    @property
-    def finds_class(self) -> bool:
-        """Whether the result is an equivalence class."""
-        return not self.hidden_causes and (self.solver in ("class", "ges") or self.takes_blocks)
-
-    @property
-    def tells_hidden(self) -> bool:
-        """Whether the graph is checked for hidden common causes: one of best BIC, of exact sums.
-
-        With lags it is the graph within a step.
-        """
-        searched = self.solver in ("auto", "order", "class", "ges") and not self.takes_dagma
-        # An edge between blocks of functions costs nine times as much, which hides the signs.
-        effects = self.model == "linear" and (self.order == 0 or self.instantaneous is True)
-        exact = not (self.private or self.hidden_causes or self.unshared_columns == "keep")
-        return searched and effects and exact
-
-    @property
-    def draws_moments(self) -> bool:
-        """Whether edges are left out that redrawn moments do not give, see ``stability``."""
-        other = self.takes_dagma or self.takes_blocks or self.hidden_causes or self.local_graphs
-        unlike = self.order > 0 or self.private or self.model != "linear" or other
-        acted = self.interventions is not None or bool(self.intervention_column)
-        return self.solver in ("auto", "order") and not (unlike or acted)
-
-    @property
     def incomplete(self) -> bool:
         """Whether rows with missing cells take part."""
         return self.missing_values == "em"
-
-    @property
-    def takes_dagma(self) -> bool:
-        """Whether options make ``solver="auto"`` "dagma"."""
-        # A median varies more than the moments of as many rows; a threshold forgives that.
-        unusual = self.aggregation == "median" or self.instantaneous == "auto"
-        return unusual or changed(self, *PENALISED)
-
-    def solver_of(
-        self, num_rows: int, num_columns: int, intervened: bool
-    ) -> Literal["order", "dagma", "notears"]:
-        """Return the solver that finds weights, for a design of that many rows and columns."""
-        assert self.solver != "class"
-        assert self.solver != "ges"
-        if self.solver != "auto":
-            return self.solver
-        few = self.order > 0 and num_rows < ROWS_FOR_ORDERS * num_columns and not intervened
-        return "dagma" if few or self.takes_dagma else "order"
-
-    def chosen(
-        self, info: Mapping[str, Any], num_rows: int, num_variables: int, intervened: bool
-    ) -> dict[str, Any]:
-        """Return the options that a training has settled, by name; replicates take them over.
-
-        Parameters
-        ----------
-        info : mapping
-            What the solver says of its choices: penalties, order and the like.
-        num_rows, num_variables : int
-        intervened : bool
-            Whether there are interventions.
-        """
-        if self.model == "additive" or self.finds_class or self.hidden_causes:
-            return {}
-        settled: dict[str, Any] = {
-            "solver": self.solver_of(num_rows, num_variables * (1 + self.order), intervened),
-            **{name: info[name] for name in ("sparsity", "ridge") if name in info},
-        }
-        if self.draws_moments:
-            settled["stability"] = 0.0  # replicates are draws themselves
-        if self.order:
-            settled["instantaneous"] = bool(info["instantaneous"])
-            settled["ranking"] = "weights"  # others need folds
-            settled["lagged_sparsity"] = self.lagged_factor(self.sparsity)
-            if self.regression == "held-out":
-                settled["regression"] = "ridge" if "ridge" in info else "lasso"
-            if self.select_order:
-                settled["order"] = info["order"]
-        return settled
-
-    def thresholds(self, solver: Literal["order", "dagma", "notears"]) -> tuple[float, float]:
-        """Return the thresholds of instantaneous and of lagged edges."""
-        usual = LAGGED_THRESHOLD if self.order else THRESHOLD
-        if solver == "order" and not self.order:
-            usual = 0.0
-        return self.limits(usual if self.threshold is None else self.threshold)
 
     @property
     def by_party(self) -> bool:
@@ -673,17 +387,7 @@ class MomentsOptions(
     @property
     def num_folds(self) -> int:
         """The number of folds whose moments are sent: several to choose by held-out error."""
-        if not self.order:
-            return 2 if self.held_out else 1
-        holds_out = (
-            self.select_order
-            or self.instantaneous == "auto"
-            or self.sparsity == "held-out"
-            or self.regression == "held-out"
-            or (self.regression != "lasso" and self.ridge == "held-out")
-            or self.ranking != "weights"
-        )
-        return NUM_FOLDS if holds_out else 1
+        return self.solving.num_folds
 
     @property
     def fewer_lags(self) -> int:
@@ -700,14 +404,6 @@ class MomentsOptions(
         if by_series or self.model == "additive":
             return False
         return all("levels" in part.gives for part in self.parts)
-
-    @property
-    def pools_rows(self) -> bool:
-        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
-        by_sums = self.aggregation == "mean" and not (self.held_out or self.private)
-        by_sums = by_sums and not (self.compares_parties or self.party_column)
-        by_sums = by_sums and not self.incomplete and self.order == 0
-        return by_sums and self.center in ("auto", "global")
 
     @property
     def leaves_reported(self) -> bool:
@@ -733,25 +429,6 @@ class MomentsOptions(
     def joins_columns(self) -> bool:
         """Whether rows of different parties may be matched by ids."""
         return not self.private
-
-    def check(self) -> None:
-        """Check that the options fit each other.
-
-        Raises
-        ------
-        ConfigError
-            Naming the option and its possible values.
-        """
-        if self.max_rounds != 1:
-            raise ConfigError(
-                f"The option 'max_rounds' is {self.max_rounds!r}; the moments method decides how "
-                "many exchanges it needs. Leave the option out."
-            )
-        if self.order:
-            self.check_series()
-        own = self.weight_column
-        alone = not own or own not in (*super().role_columns, self.row_id)
-        require(alone, "weight_column", own, "a column without another role")
 
     @property
     def compares_parties(self) -> bool:

@@ -22,7 +22,6 @@ from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.core.words import some
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note, Step
-from flwr_causal.strategies.moments.blocks import block_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Training
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import Outcome
+    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
     Fits = dict[Members, Ascent]
 
@@ -46,9 +44,9 @@ MOST_COMPARED = 4
 
 
 def by_likelihood(
-    pooled: Products,
+    products: Products,
     outcome: Outcome,
-    options: MomentsOptions,
+    problem: BlockProblem | None,
     result_of: Callable[[Outcome], Result],
 ) -> Training:
     """Choose among the graphs that are near the best one, and fit the categories of the model.
@@ -59,17 +57,17 @@ def by_likelihood(
 
     Parameters
     ----------
-    pooled : Products
+    products : Products
     outcome : Outcome
         Of the best Gaussian score.
-    options : MomentsOptions
+    problem : BlockProblem or None
+        The search for it; None with missing cells.
     result_of : callable
         Returns the result of an outcome.
     """
     fits: Fits = {}
-    incomplete, num_rows = options.incomplete, pooled.agreement.n
-    if not incomplete:
-        problem = block_problem(pooled, options)
+    num_rows = products.agreement.n
+    if problem is not None:
         fits, outcome = yield from _compared(problem, outcome, result_of(outcome), num_rows)
     model, result = outcome.model, result_of(outcome)
     assert isinstance(model, BlockModel)
@@ -78,7 +76,7 @@ def by_likelihood(
     fits = {key: fits.get(key, start) for key, start in zip(own, started, strict=True)}
     moments = model.moments
     estimate = None
-    if incomplete:
+    if problem is None:
         estimate = regular(MomentEstimate(moments.mean, moments.second)).for_sets(1)
     for _ in range(logistic.MOST_STEPS):
         if not (left := _left(fits)):

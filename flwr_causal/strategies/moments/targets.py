@@ -1,34 +1,29 @@
-"""How parties differ, and what interventions leave in place: modes of Moments."""
+"""How parties differ, and what interventions leave in place."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.kept import kept_mechanisms
-from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
+from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.interventions.targets import find_targets, told_directions
-from flwr_causal.core.linear.order_search import search_orders
-from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.sources.by_party import LEAST_PARTS
-from flwr_causal.strategies.moments.classes import class_of, for_lags
-from flwr_causal.strategies.moments.series import allowed_now
+from flwr_causal.strategies.local_graphs import local_graphs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.interventions import Targets
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
 
 TWO_PARTS = (
     "Mechanisms of two parties were compared: where they differ it is not known which of the two "
@@ -42,124 +37,99 @@ STILL_ACT = (
 )
 
 
-class _TargetSearch(NamedTuple):
-    """The search by which targets are judged.
+def with_unknown_targets(
+    products: Products, masks: EdgeMasks, solver: Solver
+) -> tuple[Products, EdgeMasks]:
+    """Find which party acts on which variable; return the products as of known interventions.
 
-    Parameters
-    ----------
-    columns : tuple of str
-        The names of all columns of the rows z.
-    widths : list of int
-        Number of columns of each of the d variables, and then of their lags.
-    graph : callable
-        Returns the graph, (m, d), given each variable's moments and what is acted on by each party.
+    ``products`` has the sums of each party. Where no targets are found, the result is that of a run
+    that asks for one sum.
     """
+    sums = np.stack([*products.parts.values()])
+    names, n = products.agreement.names, round(float(sums[:, 0, 0].sum()))
+    widths, by_set = products.design.widths, sums / n
 
-    columns: tuple[str, ...]
-    widths: list[int]
-    graph: Callable[[Sequence[Moments], BoolArray], BoolArray]
+    def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
+        own = _moments(products, by_set, n, replaced, shifted)
+        return solver.marks(products, masks, own, replaced | shifted)
 
-    @classmethod
-    def of(
-        cls, pooled: Products, options: MomentsOptions, *, classes: bool = False
-    ) -> _TargetSearch:
-        """Return the search of a run; with ``classes`` directions may be open in its graphs."""
-        agreement, masks, d = pooled.agreement, pooled.masks, len(pooled.agreement.names)
-        columns, widths = pooled.design.columns, pooled.design.widths
-        if options.takes_blocks:
-
-            def of_blocks(own: Sequence[Moments], acted: BoolArray) -> BoolArray:
-                names, limits = agreement.names, options.block_limits
-                apart = distinguished_pairs(acted) if classes else None
-                problem = BlockProblem.of(own, widths, names, masks, distinguished=apart, **limits)
-                found = problem.best()
-                return stacked_edges(found.graph) if classes else found.dag[:, :d]
-
-            return cls(columns, widths, of_blocks)
-        if classes and options.finds_class:
-
-            def of_class(own: Sequence[Moments], acted: BoolArray) -> BoolArray:
-                return class_of(for_lags(own), masks, acted, options).marks[:, :d]
-
-            return cls(columns, widths, of_class)
-        search = partial(
-            search_orders,
-            masks=allowed_now(masks, options, d),
-            num_targets=d,
-            least_effect=options.least_effect,
-        )
-        return cls(columns, widths, lambda own, _: search(own).best.adjacency[:, :d])
-
-    def given(
-        self, products: FloatArray, num_rows: int, names: tuple[str, ...]
-    ) -> Callable[[BoolArray, BoolArray], BoolArray]:
-        """Return the search for the graph, given what is replaced and what is shifted."""
-
-        def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
-            own = moments_by_variable(products, replaced, num_rows, self.columns, names, shifted)
-            return self.graph(own, replaced | shifted)
-
-        return graph_of
-
-
-def with_unknown_targets(pooled: Products, options: MomentsOptions) -> Products:
-    """Find which party acts on which variable; return the moments as under known interventions.
-
-    ``pooled`` has the moments of each party. Where no targets are found, the result is that of a
-    run that asks for one sum.
-    """
-    search = _TargetSearch.of(pooled, options, classes=True)
-    parties, products = list(pooled.parts), np.stack([*pooled.parts.values()])
-    names, n = pooled.agreement.names, round(float(products[:, 0, 0].sum()))
-    graph_of = search.given(products / n, n, names)
-    found = find_targets(products, search.widths, len(names), graph_of)
-    own = replace(
-        pooled,
+    found = find_targets(sums, widths, len(names), graph_of)
+    told = replace(
+        products,
         info={"targets": int(found.acted.sum())},
-        heterogeneity=Heterogeneity({}, targets=found.records(parties, names)),
+        heterogeneity=Heterogeneity({}, targets=found.records([*products.parts], names)),
     )
     if not found.acted.any():
-        return own
+        return told, masks
     shifted = found.shifted & found.leveled
     marks = graph_of(found.replaced, shifted)
-    told = told_directions(products, marks, found.acted, search.widths)
-    allowed = pooled.masks.allowed.copy()
-    allowed[: len(marks), : len(names)] &= ~(marks & ~told)
-    return replace(
-        own,
-        masks=EdgeMasks(allowed, pooled.masks.required),
+    allowed = masks.allowed.copy()
+    directed = told_directions(sums, marks, found.acted, widths)
+    allowed[: len(marks), : len(names)] &= ~(marks & ~directed)
+    several = len(products.parts) > LEAST_PARTS
+    told = replace(
+        told,
         agreement=replace(
-            pooled.agreement,
+            products.agreement,
             targets=_named(found.replaced, names),
             shifted=_named(shifted, names),
         ),
-        values=products / n,
-        warnings=(*pooled.warnings, *([TWO_PARTS] if len(parties) == LEAST_PARTS else [])),
+        values=by_set,
+        warnings=(*products.warnings, *([] if several else [TWO_PARTS])),
     )
+    return told, EdgeMasks(allowed, masks.required)
 
 
-def with_kept_mechanisms(pooled: Products, options: MomentsOptions) -> Products:
+def with_kept_mechanisms(products: Products, masks: EdgeMasks, solver: Solver) -> Products:
     """Find the stated targets whose causes still act; their rows count, with their level.
 
-    ``pooled`` has the moments of each set of stated targets.
+    ``products`` has the sums of each set of stated targets.
     """
-    search = _TargetSearch.of(pooled, options)
-    agreement, products = pooled.agreement, pooled.values
+    agreement, by_set = products.agreement, products.values
     names, n = agreement.names, agreement.n
     stated = acted_on(agreement.targets, names)
-    graph_of = search.given(products, n, names)
-    kept, shifted = kept_mechanisms(n * products, stated, search.widths, graph_of)
+
+    def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
+        return solver.dag(products, masks, _moments(products, by_set, n, replaced, shifted))
+
+    kept, shifted = kept_mechanisms(n * by_set, stated, products.design.widths, graph_of)
     if not kept.any():
-        return pooled
+        return products
     concerned = [names[j] for j in np.flatnonzero(kept.any(axis=0))]
     return replace(
-        pooled,
+        products,
         agreement=replace(
             agreement, targets=_named(stated & ~kept, names), shifted=_named(shifted, names)
         ),
-        info={**pooled.info, "kept targets": int(kept.sum())},
-        warnings=(*pooled.warnings, STILL_ACT.format(names=", ".join(concerned))),
+        info={**products.info, "kept targets": int(kept.sum())},
+        warnings=(*products.warnings, STILL_ACT.format(names=", ".join(concerned))),
     )
+
+
+def own_graphs(
+    products: Products, masks: EdgeMasks, solver: Solver, outcome: Outcome
+) -> Heterogeneity:
+    """Return each party's own graph beside the common one, and what parties act on.
+
+    ``products`` has the sums of each party, and ``outcome`` the common graph.
+    """
+    possible = solver.possible(masks, len(outcome.graph.names))
+    search = solver.own_search(products, masks, outcome)
+    found = local_graphs(products.parts, outcome.graph, possible, search)
+    known = products.heterogeneity
+    return found._replace(targets=None if known is None else known.targets)
+
+
+def _moments(
+    products: Products,
+    by_set: FloatArray,
+    num_rows: int,
+    replaced: BoolArray,
+    shifted: BoolArray,
+) -> Sequence[Moments]:
+    """Return each variable's moments, given what is replaced and what is shifted by set."""
+    columns, names = products.design.columns, products.agreement.names
+    return moments_by_variable(by_set, replaced, num_rows, columns, names, shifted)
 
 
 def _named(acted: BoolArray, names: tuple[str, ...]) -> tuple[Targets, ...]:

@@ -1,0 +1,155 @@
+"""Graphs of penalised least squares: ``solver="dagma"`` and ``"notears"``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.notears import notears
+from flwr_causal.core.linear.polish import polish_graph
+from flwr_causal.core.linear.selection import (
+    automatic_sparsity,
+    default_grid,
+    select_by_bic,
+    select_by_held_out,
+)
+from flwr_causal.core.parts import Part, option
+from flwr_causal.sources.products import target_info
+from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.sources.products import Products
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparse(Part):
+    """Weights with an L1 norm.
+
+    Parameters
+    ----------
+    sparsity : float or {"auto", "bic", "held-out"}, default "auto"
+        Weight of the L1 norm, for "dagma" and "notears". "auto" is c sqrt(log d / n) times the
+        geometric mean of the variances (``core.linear.selection.default_sparsity``;
+        ``core.series.solution`` with lags); "bic" chooses among multiples of it by the Gaussian
+        BIC; "held-out" by the error on held-out rows, whose moments are sent separately: a quarter
+        of the rows of every party or, with lags, each fifth of them once.
+    polish : bool, default False
+        Add, drop and reverse single edges of the solver's graph as long as ``score`` improves, on
+        the same moments.
+    """
+
+    text = "solver='dagma' or 'notears'"
+
+    sparsity: float | Literal["auto", "bic", "held-out"] = option(
+        "auto", needs={"bic": ("candidates",), "held-out": ("candidates", "folds")}, least=0
+    )
+    polish: bool = option(False, needs="solvers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refitted(Sparse):
+    """Weights with an L1 norm, which may be fitted again without it.
+
+    Parameters
+    ----------
+    refit : bool, default True
+        Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
+        ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
+    """
+
+    text = "solver='dagma' or 'notears' without polish"
+
+    refit: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolishedGraph(Sparse):
+    """A graph whose edges are changed as long as a score improves.
+
+    Parameters
+    ----------
+    score : {"bic", "equal-variance"}, default "bic"
+        The score that ``polish`` improves. "equal-variance" assumes that all noise terms have the
+        same variance, as in the papers' simulations; real data seldom satisfy this.
+    """
+
+    text = "polish=True"
+
+    score: Literal["bic", "equal-variance"] = "bic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Penalised(Refitted, PolishedGraph, WeightSolver):
+    """The DAG of least squares with an L1 norm, whose weight is chosen first.
+
+    Parameters
+    ----------
+    solver : {"dagma", "notears"}, default "dagma"
+    threshold : float, default 0.3
+        Edges of absolute weight up to this are left out.
+    """
+
+    solver: Literal["dagma", "notears"] = "dagma"
+    threshold: float = 0.3
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose: a polished graph has its weights by least squares."""
+        return (PolishedGraph if self.polish else Refitted,)
+
+    @property
+    def num_folds(self) -> int:
+        """Two to choose the sparsity by held-out rows."""
+        return 2 if self.sparsity == "held-out" else 1
+
+    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+        """Choose the sparsity, minimise, and change single edges if that is wanted."""
+        moments, sparsity = products.moments, self._sparsity(products, masks)
+        graph = self._minimum(moments, masks, sparsity)
+        assert graph.raw_weights is not None
+        scores = np.abs(graph.raw_weights)
+        if self.polish:
+            graph = polish_graph(moments, graph, score=self.score, knowledge=masks)
+        info = {"sparsity": sparsity, **target_info(products.agreement)}
+        return self.fitted(products, masks, Outcome(moments, graph, None, scores, (), info))
+
+    def settled(self, outcome: Outcome) -> Penalised:
+        """Replicates have the sparsity of the main training."""
+        return replace(self, sparsity=outcome.info["sparsity"])
+
+    def _sparsity(self, products: Products, masks: EdgeMasks) -> float:
+        """Return the weight of the L1 norm."""
+        moments = products.moments
+
+        def solve(moments: Moments | Sequence[Moments], weight: float) -> CausalGraph:
+            return self._minimum(moments, masks, weight)
+
+        if self.sparsity == "auto":
+            return automatic_sparsity(moments)
+        if self.sparsity == "bic":
+            return select_by_bic(moments, default_grid(moments), solve)
+        if self.sparsity == "held-out":
+            agreement, design = products.agreement, products.design
+            train, held_out = design.moments_of_sets(products.values, agreement.n)
+            return select_by_held_out(train, held_out, default_grid(train), solve)
+        return self.sparsity
+
+    def _minimum(
+        self, moments: Moments | Sequence[Moments], masks: EdgeMasks, sparsity: float
+    ) -> CausalGraph:
+        minimise = notears if self.solver == "notears" else dagma
+        return minimise(
+            moments,
+            sparsity=sparsity,
+            threshold=self.threshold,
+            knowledge=masks,
+            refit=self.refit,
+        )

@@ -1,0 +1,241 @@
+"""What all solvers of Moments are: frozen dataclasses of their options, from products to a graph.
+
+A solver is a part (:mod:`core.parts`). Its options are declared in its file, and the class of the
+method's options inherits them; what several solvers share (``threshold``, ``standardize``) is a
+field with the default of the solver. :func:`made` makes a solver of the method's options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
+from flwr_causal.core.parts import Part
+from flwr_causal.doubts.graphs import direction_warning, plausible
+from flwr_causal.runtime.algorithm import Choice, Result
+from flwr_causal.strategies.linear import fitted_system, noise_of
+from flwr_causal.strategies.series import stationarity_warning
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.order_search import OrderSolution
+    from flwr_causal.core.systems.ancestral import AncestralModel
+    from flwr_causal.core.systems.blocks import BlockModel
+    from flwr_causal.core.systems.linear import LinearModel
+    from flwr_causal.sources.products import Products
+    from flwr_causal.strategies.local_graphs import OwnSearch
+
+SolverT = TypeVar("SolverT", bound="Solver")
+
+
+class Outcome(NamedTuple):
+    """The result of a solver.
+
+    Parameters
+    ----------
+    moments : Moments or list of Moments
+        Pooled moments of the centred and scaled rows; under interventions one for each variable.
+    graph : CausalGraph
+        The graph.
+    model : LinearModel, BlockModel, AncestralModel, or None
+        The fitted system: of numbers in the units of the data, of blocks of columns, with hidden
+        causes of a PAG.
+    scores : ndarray of shape (d, d)
+        Strength of every edge, for ranking.
+    warnings : tuple of str
+        Warnings about the result.
+    info : dict
+        The chosen penalties and order, as plain numbers.
+    """
+
+    moments: Moments | Sequence[Moments]
+    graph: CausalGraph
+    model: LinearModel | BlockModel | AncestralModel | None
+    scores: FloatArray
+    warnings: tuple[str, ...]
+    info: dict[str, Any]
+
+    def result(self, products: Products, known: tuple[str, ...]) -> Result:
+        """Return the result of the training; ``known`` are warnings that the run has already."""
+        known, model = (*known, *self.warnings), self.model
+        return Result(
+            self.graph,
+            self.scores,
+            products.adapted(model) if products.adapted and model is not None else model,
+            (*self.warnings, *[one for one in products.warnings if one not in known]),
+            num_rows=products.num_rows,
+            privacy=products.privacy,
+            heterogeneity=products.heterogeneity,
+            reason=products.reason,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver(Part):
+    """Base of the solvers.
+
+    Attributes
+    ----------
+    by_units : bool
+        Whether the graph depends on the units of the columns.
+    blocks : bool
+        Whether variables are blocks of columns.
+    """
+
+    by_units: ClassVar[bool] = False
+    blocks: ClassVar[bool] = False
+
+    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+        """Find the graph.
+
+        Parameters
+        ----------
+        products : Products
+            Of the rows of all parties.
+        masks : EdgeMasks
+            Background knowledge over the m = d (1 + p) variables and their lags.
+        """
+        raise NotImplementedError
+
+    def found(self, products: Products, masks: EdgeMasks) -> Generator[Choice, Any, Outcome]:
+        """Find the graph; a replicate has the solver that the main training has settled."""
+
+        def first() -> tuple[Outcome, Solver]:
+            outcome = self.solve(products, masks)
+            return outcome, self.settled(outcome)
+
+        def again(main: tuple[Outcome, Solver]) -> tuple[Outcome, Solver]:
+            return main[1].solve(products, masks), main[1]
+
+        found: tuple[Outcome, Solver] = yield Choice(first, again)
+        return found[0]
+
+    def settled(self, outcome: Outcome) -> Solver:
+        """Return the solver of replicates, with what the main training has chosen."""
+        return self
+
+    @property
+    def parts(self) -> tuple[type[Part], ...]:
+        """The parts that the values choose."""
+        return (type(self),)
+
+    @property
+    def by_score(self) -> bool:
+        """Whether the graph is the best one by a BIC, which hidden common causes may contradict."""
+        return False
+
+    @property
+    def num_folds(self) -> int:
+        """The number of folds of the rows whose products are needed apart."""
+        return 1
+
+    # What comparisons of parties, and of rows under interventions, need.
+
+    def possible(self, masks: EdgeMasks, num_variables: int) -> EdgeMasks:
+        """Return the masks of the edges that the solver fits.
+
+        Raises
+        ------
+        ConfigError
+            If one of them is required that it does not fit.
+        """
+        return masks
+
+    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
+        """Return the best DAG, (m, d), given moments for each variable."""
+        return self._by_orders(masks, own)
+
+    def marks(
+        self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
+    ) -> BoolArray:
+        """Return the best graph, (m, d), in which an edge both ways has no direction.
+
+        ``acted``, shape (sets, d), are the variables that are acted on in each set of rows.
+        """
+        return self.dag(products, masks, own)
+
+    def own_search(
+        self, products: Products, masks: EdgeMasks, outcome: Outcome
+    ) -> OwnSearch | None:
+        """Return how the parties' own graphs are found; None for those of weights."""
+        return None
+
+    def _by_orders(
+        self, masks: EdgeMasks, own: Sequence[Moments], least_effect: float = LEAST_EFFECT
+    ) -> BoolArray:
+        """Return the DAG of a search over orders, (m, d)."""
+        d = len(own)
+        allowed = self.possible(masks, d)
+        found = search_orders(own, allowed, num_targets=d, least_effect=least_effect)
+        return found.best.adjacency[:, :d]
+
+
+def made(kind: type[SolverT], options: Any, **own: Any) -> SolverT:
+    """Return the solver whose fields have the values of a method's options of their names.
+
+    Parameters
+    ----------
+    kind : type of Solver
+    options : CausalOptions
+        None stands for the default of the solver.
+    **own
+        Values that replace those of the options.
+    """
+    given = {one.name: getattr(options, one.name, None) for one in fields(kind)}
+    return kind(**{name: one for name, one in {**given, **own}.items() if one is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSolver(Solver):
+    """Base of the solvers of linear effects between numbers, whose graph has weights.
+
+    Parameters
+    ----------
+    standardize : bool, default False
+        Whether the columns were divided by their standard deviations: directions that the rows
+        leave open are then arbitrary.
+    """
+
+    by_units: ClassVar[bool] = True
+
+    standardize: bool = False
+
+    def fitted(
+        self,
+        products: Products,
+        masks: EdgeMasks,
+        found: Outcome,
+        search: OrderSolution | None = None,
+    ) -> Outcome:
+        """Return a graph of weights with its system, and warnings of directions in doubt.
+
+        Parameters
+        ----------
+        products : Products
+        masks : EdgeMasks
+            Over the columns of the moments that the graph was found from.
+        found : Outcome
+            With the graph, without a model.
+        search : OrderSolution, optional
+            The search over orders that found it.
+        """
+        agreement, scale = products.agreement, products.design.scale
+        spread = np.sqrt(agreement.variance) / scale
+        graph, warnings = plausible(found.graph, spread[:, None] / spread, masks)
+        model = fitted_system(agreement, scale, found.moments, graph)
+        warnings += found.warnings
+        if isinstance(found.moments, Moments):  # interventions direct edges too
+            noise = noise_of(model, agreement.variance, scale)
+            warnings += direction_warning(
+                graph, masks, noise, standardized=self.standardize, search=search
+            )
+        warnings += stationarity_warning(graph, agreement.n)  # none without lags
+        return found._replace(graph=graph, model=model, warnings=tuple(warnings))

@@ -1,0 +1,189 @@
+"""What Moments asks of the parties' tables, and takes for granted of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.linear.levels import about_one_mean
+from flwr_causal.core.options import require
+from flwr_causal.core.series.design import knowledge_masks
+from flwr_causal.data.kinds import DataKind
+from flwr_causal.doubts.tables import OTHER_MECHANISMS
+from flwr_causal.errors import ConfigError
+from flwr_causal.sources.products import solved_design
+from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
+from flwr_causal.strategies.local_graphs import require_several
+from flwr_causal.strategies.moments.options import JoinedRows, JoinedSteps, MomentsOptions
+from flwr_causal.strategies.series import with_party_moments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.parts import Part
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.doubts.tables import Expected
+    from flwr_causal.runtime.algorithm import Progress
+    from flwr_causal.runtime.options import Baselines
+    from flwr_causal.strategies.base import RunAlone
+
+
+class MomentsTables(JoiningStrategy):
+    """Base of Moments: its tables may hold other columns, rows or series, by the options."""
+
+    options_type = MomentsOptions
+    options: MomentsOptions
+
+    def validate(self) -> None:
+        """Check that the options fit each other; the method decides how many exchanges it needs.
+
+        Raises
+        ------
+        ConfigError
+            Naming the option and its possible values.
+        """
+        super().validate()
+        if self.options.max_rounds != 1:
+            raise ConfigError(
+                f"The option 'max_rounds' is {self.options.max_rounds!r}; the moments method "
+                "decides how many exchanges it needs. Leave the option out."
+            )
+        if self.options.order:
+            self.options.check_series()
+        own = self.options.weight_column
+        alone = not own or self.options.role_columns.count(own) == 1
+        require(alone, "weight_column", own, "a column without another role")
+
+    @property
+    def data(self) -> DataKind:
+        """Time series, or rows without time if the order is 0."""
+        return DataKind.SERIES if self.options.order else DataKind.LINEAR
+
+    @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges there may be beyond one: none where all sums are asked for at once."""
+        return super().exchanges_beyond if len(self._exchanges) > 1 else 0
+
+    @property
+    def pools_rows(self) -> bool:
+        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
+        options = self.options
+        apart = options.private or options.compares_parties or options.num_folds > 1
+        apart = apart or bool(options.party_column)
+        by_rows = options.center in ("auto", "global") and not (options.order or options.incomplete)
+        return options.aggregation == "mean" and by_rows and not apart
+
+    @property
+    def _different(self) -> type[Part]:
+        """The part of parties that hold different columns."""
+        return JoinedSteps if self.options.order else JoinedRows
+
+    @property
+    def _expected(self) -> Expected:
+        """What linear methods expect; units of columns do not matter to equivalence classes."""
+        options = self.options
+        if self._columns_differ and options.center == "auto":
+            # Sums over joined rows do not tell levels apart.
+            options = replace(options, center="global")
+        expected = options.expected
+        needed = "centring" if options.order else "levels"
+        by_hand = not all(needed in part.gives for part in self._parts)
+        by_hand = by_hand or (self._columns_differ and not options.order)
+        if expected.level_remedy and by_hand:
+            whose = "series'" if options.order else "parties'"
+            remedy = f"subtract the {whose} own means before the run"
+            expected = replace(expected, level_remedy=remedy)
+        if options.takes_blocks:
+            expected = replace(expected, columns=functions_of(options.model))
+        if self._columns_differ:
+            # How many rows there are is known once they are matched.
+            expected = replace(expected, columns=0)
+        if options.unknown_targets:  # levels and spreads differ where parties act
+            expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
+        return expected if options.solving.by_units else replace(expected, raw_units=False)
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns; where rows have ids, on the union of the parties' columns.
+
+        Raises
+        ------
+        ConfigError
+            As in the base classes, if ``scales`` names a column that there is not, or if
+            ``stability`` is set for more columns than moments are drawn of.
+        DataError
+            As in the base classes.
+        """
+        if self.options.compares_parties:
+            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
+            require_several(option, reports)
+        agreement = super().agree(reports)
+        listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
+        self.options.check_scales((*agreement.names, *listed))
+        return agreement
+
+    def _masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the columns or, with lags, the lagged design.
+
+        Raises
+        ------
+        ConfigError
+            If it requires edges that the solver does not fit.
+        """
+        if not self.options.order:
+            return self.options.masks(agreement)
+        names = agreement.names
+        masks = knowledge_masks(self.options.known, names, self.options.order)
+        self.options.solving.possible(masks, len(names))
+        return masks
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return the results without a federation; where columns differ, of the joined rows.
+
+        A party alone then has some of the columns only, and no graph of all. None where parties are
+        a cause.
+        """
+        if self.options.party_column:
+            return None
+        if not self._columns_differ:
+            return super().baselines(tables, names, run_alone)
+        joined = joined_rows(tables, self.options.row_id)
+        found = None if joined is None else super().baselines([joined], names, run_alone)
+        return None if found is None else found._replace(alone=[])
+
+    def _with_parties(
+        self,
+        state: Progress,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return a linear system with each party's moments in the units of the data."""
+        if self.options.compares_parties:
+            return model  # run.targets and run.heterogeneity say how parties differ
+        agreement = state.agreement
+        design = solved_design(agreement, self.options)
+        levels = self.options.level_sums and not agreement.targets
+        sets = slice(None, -self.options.fewer_lags or None)
+
+        def own(moments: FloatArray) -> FloatArray:
+            return about_one_mean(moments) if levels else moments[sets].sum(axis=0)
+
+        sent = {
+            party: own(arrays["moments"])
+            for party, arrays in replies.items()
+            if "moments" in arrays
+        }
+        if design.weighted:
+            pooled = np.sum([agreement.rows[party] * own for party, own in sent.items()], axis=0)
+            sent = {party: design.effective(own, pooled) for party, own in sent.items()}
+        return with_party_moments(model, agreement, sent, design)

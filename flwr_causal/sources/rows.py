@@ -48,7 +48,10 @@ class DesignRows(Protocol):
         """Return the party's series of more than p steps."""
 
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
-        """Yield the rows z in pieces, with ``order`` lags (default: the agreed number)."""
+        """Yield the rows z in pieces, with ``order`` lags (default: the agreed number).
+
+        Where rows have weights, these are the first column.
+        """
 
     def rows_by_targets(self) -> Iterator[list[FloatArray]]:
         """Yield the rows of each set of targets, in pieces; without interventions all rows."""

@@ -43,7 +43,10 @@ class DesignRows(Protocol):
         """Return the number of each row's series, shape (n_k,)."""
 
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
-        """Yield the rows z in pieces, with ``order`` lags (default: the agreed number)."""
+        """Yield the rows z in pieces, with ``order`` lags (default: the agreed number).
+
+        Where rows have weights, these are the first column.
+        """
 
     def rows_by_targets(self) -> Iterator[list[FloatArray]]:
         """Yield the rows of each set of targets, in pieces; without interventions all rows."""

@@ -408,6 +408,8 @@ def test_other_methods_have_no_weights(method):
 
 def test_the_weights_are_no_variable():
     assert RUN.graph.names == ("x", "y", "z")
+    judged = simulate("moments", parties(ROWS), **W, truth=RUN.graph)
+    assert judged.metrics["shd"] == 0
     some = simulate("moments", parties(ROWS), **W, columns="x, y")
     assert some.graph.names == ("x", "y")
     assert some.graph.weights[0, 1] == pytest.approx(RUN.graph.weights[0, 1], abs=1e-9)

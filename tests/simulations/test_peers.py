@@ -75,7 +75,8 @@ def test_random_orders_follow_the_seed_and_leave_the_generator(name):
     assert first.equals(second)
 
 
-def test_parties_vote_on_what_pc_finds():
+@pytest.mark.parametrize("name", ["causal-learn-pc", "causal-learn-boss"])
+def test_parties_vote_on_what_a_search_of_each_finds(name):
     rng = np.random.default_rng(0)
     a, b, noise = rng.uniform(-1.7, 1.7, (3, 3000))
     table = pd.DataFrame({"c": a - b + noise, "a": a, "b": b})
@@ -83,14 +84,24 @@ def test_parties_vote_on_what_pc_finds():
     if find_spec("causallearn") is None:
         pytest.skip("causal-learn is not installed")
     world = World([table[:1000], alone, table[1000:2000]], COLLIDER)
-    (graph,) = PEERS["causal-learn-pc"].run(world, voting=True).graphs
+    (graph,) = PEERS[name].run(world, voting=True).graphs
     assert (graph.adjacency == COLLIDER.adjacency).all()
-    (alone_most,) = (
-        PEERS["causal-learn-pc"]
-        .run(World([table[:1000], alone, alone], COLLIDER), voting=True)
-        .graphs
-    )
+    most_alone = World([table[:1000], alone, alone], COLLIDER)
+    (alone_most,) = PEERS[name].run(most_alone, voting=True).graphs
     assert alone_most.num_edges == 0
+
+
+def test_normal_scores_show_boss_what_raw_values_hide():
+    rng = np.random.default_rng(0)
+    a, b, noise = rng.normal(size=(3, 3000))
+    table = np.exp(2 * pd.DataFrame({"c": a - b + noise, "a": a, "b": b}))
+    if find_spec("causallearn") is None:
+        pytest.skip("causal-learn is not installed")
+    world = World([table[:1000], table[1000:]], COLLIDER)
+    (graph,) = PEERS["causal-learn-boss"].run(world, normal_scores=True).graphs
+    assert (graph.adjacency == COLLIDER.adjacency).all()
+    (raw,) = PEERS["causal-learn-boss"].run(world).graphs
+    assert not (raw.adjacency == COLLIDER.adjacency).all()
 
 
 @pytest.mark.parametrize("name", DISCRETE)

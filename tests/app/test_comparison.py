@@ -1,6 +1,7 @@
 """What all rows in one place and each party alone would have found, and FedGES as an app."""
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,8 +22,9 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import CausalStrategy, FedGES, Moments
+from flwr_causal.strategies import CausalOptions, FedGES, Moments
 from flwr_causal.strategies.fedges.baselines import concatenated
+from flwr_causal.strategies.moments import MomentsOptions
 
 TABLES, NETWORK = make_tables(d=6, n=900, parties=3, seed=3)
 NAMES = tuple(TABLES[0].columns)
@@ -98,12 +100,19 @@ def test_time_series_are_compared_with_nothing():
     assert found_by(Moments(order=1)) == {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class StrangersOptions(MomentsOptions):
+    """Options that know no faster solver."""
+
+    baselines = CausalOptions.baselines
+
+
 class Strangers(Moments):
     """A method of somebody else's, for categories, that says nothing of baselines."""
 
     method = "strangers"
     data = DataKind.CATEGORIES
-    baselines = CausalStrategy.baselines
+    options_type = StrangersOptions
 
 
 def test_a_strangers_method_is_compared_with_itself_alone(caplog):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.answers import answers
 from flwr_causal.core.graphs.doubt import doubtful_edges
 from flwr_causal.core.graphs.fit_check import LEVEL
+from flwr_causal.core.words import some
+from flwr_causal.doubts.parties import clear_differences, odd_parties
 from flwr_causal.errors import CausalError, ConfigError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from flwr_causal.core.graphs.doubt import DoubtfulEdge, Evidence
     from flwr_causal.core.graphs.fit_check import FitCheck
     from flwr_causal.reports.record import RunRecord
@@ -101,12 +101,6 @@ def _evidence(run: RunRecord) -> Evidence:
     return "equal variances" if assumed else "independencies"
 
 
-def disagreement_of(model: Any) -> pd.DataFrame | None:
-    """Return how the parties differ from each other by a model's moments of each; None without."""
-    known = getattr(model, "party_moments", None) and model.can("disagreement")
-    return model.disagreement() if known else None
-
-
 def describe_doubts(run: RunRecord) -> list[str]:
     """Return the check of the fit in one line, and the most doubtful edges in another."""
     fit, doubtful = fit_of(run), doubts_of(run)
@@ -119,14 +113,19 @@ def describe_doubts(run: RunRecord) -> list[str]:
         lines.append(f"Most doubtful: {listed}; run.doubtful_edges() says why")
     table = run.disagreement
     if table is not None and len(unlike := clear_differences(table)):
-        parties = ", ".join(dict.fromkeys(unlike["party"]))
+        named = odd_parties_of(run)
+        lines += [f"{party} differs: {said}" for party, said in named.items()]
+        rest = [name for name in dict.fromkeys(unlike["party"]) if name not in named]
+        more = f"also {some(rest)}, less clearly; " if named and rest else ""
+        parties = more or f"{some(rest)}; " * bool(rest)
         lines.append(
-            f"Parties that differ: {parties} ({len(unlike)} effects, means or spreads, in "
-            "run.disagreement)"
+            f"Parties that differ: {parties}{len(unlike)} effects, means or spreads, in "
+            "run.disagreement"
         )
     return lines
 
 
-def clear_differences(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a run's disagreement that chance does not explain."""
-    return table[table["corrected"] < LEVEL]
+def odd_parties_of(run: RunRecord) -> dict[str, str]:
+    """Return in words what sets single parties of a run apart, see :func:`odd_parties`."""
+    names = () if run.graph is None else run.graph.names
+    return odd_parties(run.disagreement, run.targets, len(names))

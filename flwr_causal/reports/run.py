@@ -32,7 +32,6 @@ from flwr_causal.party.options import METHODS_GROUP
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.doubts import (
     describe_doubts,
-    disagreement_of,
     doubts_of,
     fit_check,
     fitted_model,
@@ -231,7 +230,7 @@ class Run(SingleThreaded, RunRecord):
             local_graphs=found.graphs if found else {},
             heterogeneity=found.edges if found else None,
             targets=list(found.targets) if found and found.targets is not None else None,
-            disagreement=disagreement_of(outcome.model),
+            disagreement=outcome.disagreement,
             columns={} if outcome.agreement is None else outcome.agreement.summary(),
             influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it
             **further,
@@ -480,7 +479,7 @@ def _read_scores(path: Path) -> FloatArray:
 
 def _read_disagreement(path: Path) -> pd.DataFrame:
     table = _read_text(path)
-    numbers = ["value", "others", "z", "corrected"]
+    numbers = ["value", "others", "z", "size", "corrected"]
     table[numbers] = table[numbers].map(float)
     return table
 

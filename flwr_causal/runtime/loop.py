@@ -16,6 +16,7 @@ from flwr_causal.core.arguments import Form, check_argument, instance
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
+from flwr_causal.doubts.parties import disagreement_of, odd_parties, party_warnings
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
@@ -763,7 +764,20 @@ class Session(Generic[StateT]):
             outcome.heterogeneity = method.heterogeneity(state)
             outcome.privacy = method.privacy(state)
             outcome.warnings += method.warnings(state)
-            outcome.warnings += [*self._differences(), *self._without_groups()]
+            outcome.disagreement = disagreement_of(outcome.model)
+            outcome.warnings += [*self._odd_parties(), *self._differences()]
+            outcome.warnings += self._without_groups()
+
+    def _odd_parties(self) -> list[str]:
+        """Return the warnings of parties that differ from the others."""
+        outcome, table = self.outcome, self.outcome.disagreement
+        if table is None:
+            return []
+        told = outcome.heterogeneity
+        names = () if outcome.graph is None else outcome.graph.names
+        found = odd_parties(table, told.targets if told else None, len(names))
+        remedies = self.method._for_odd_parties
+        return party_warnings(found, list(dict.fromkeys(table["party"])), remedies)
 
     def _differences(self) -> list[str]:
         """Return the warning of secure sums over different parties."""

@@ -132,6 +132,8 @@ class Method(Generic[StateT]):
     aggregation: Literal["mean", "median"] = "mean"
     #: Whether a median is possible with the other options.
     _takes_median: bool = True
+    #: Other ways to run where a party differs, in words.
+    _for_odd_parties: tuple[str, ...] = ()
     #: Whether all that depends on the parties' rows has the noise of differential privacy.
     _private: bool = False
     #: The random name of a private run, also where it is resumed: the parties keep by it what they

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.blocks.design import Design, functions_of
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
@@ -341,6 +341,19 @@ class Moments(JoiningStrategy, LinearStrategy):
         return not self.options.takes_blocks
 
     @property
+    def _for_odd_parties(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Find what a party acts on, weigh it less, or allow for mechanisms of its own."""
+        median = "with aggregation='median'"
+        acts = "with unknown_targets=True where few of its mechanisms differ"
+        many = "with the method fedcausal where many do"
+        fits = self._takes_median and not self.options.compares_parties
+        return (
+            *([median] if fits else []),
+            *([] if self.options.unknown_targets else [acts]),
+            many,
+        )
+
+    @property
     def _weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
         of_effects = not (self.options.takes_blocks or self.options.hidden_causes)
@@ -445,14 +458,27 @@ class Moments(JoiningStrategy, LinearStrategy):
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
     ) -> Any:
-        """Return a linear system with each party's moments in the units of the data."""
-        if self.options.compares_parties:
-            return model  # run.targets and run.heterogeneity say how parties differ
-        design = solved_design(state.agreement, self.options)
-        sets = slice(None, -self.options.fewer_lags or None)
+        """Return a system with each party's moments in the units of its own."""
+        options, agreement = self.options, state.agreement
+        design = solved_design(agreement, options)
+        if options.incomplete:
+            if not options.takes_blocks:  # z is then in the agreed units
+                design = Design.of(
+                    agreement.names, agreement.mean, agreement.variance, order=options.order
+                )
+            sent = {
+                party: arrays["expected"].sum(axis=0)
+                for party, arrays in replies.items()
+                if "expected" in arrays
+            }
+            return with_party_moments(model, agreement, sent, design, reports)
+        if options.compares_parties:
+            sent = {party: arrays["moments"] for party, arrays in replies.items()}
+            return with_party_moments(model, agreement, sent, design)
+        sets = slice(None, -options.fewer_lags or None)
         sent = {
             party: arrays["moments"][sets].sum(axis=0)
             for party, arrays in replies.items()
             if "moments" in arrays
         }
-        return with_party_moments(model, state.agreement, sent, design)
+        return with_party_moments(model, agreement, sent, design)

@@ -5,6 +5,7 @@ The figures are those of ``run.disagreement`` (:mod:`core.blocks.disagreement`).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.fit_check import LEVEL
@@ -22,8 +23,8 @@ LEAST_SIZE = 0.1
 NAMED_SIZE, NAMED_LEVEL = 0.2, 1e-3
 #: So many parties have a warning of their own.
 MOST_NAMED = 3
-#: A party whose targets are at least this share of the variables does not act on a few of them.
-ALL_DIFFERENT = 0.5
+#: A party that acts on at least this share of the variables is another system.
+MOST_VARIABLES = 0.5
 FALSE_COLUMNS = ("reversed", "exchanged")
 
 
@@ -55,39 +56,44 @@ def odd_parties(
     Returns
     -------
     dict of str to str
-        Such as ``{"north": "column 'pain' is reversed"}``, the clearest party first; empty where
-        the parties agree. Of two parties it is not known which one is right: the first one is
-        named.
+        Such as ``{"north": "column 'pain' is reversed (its correlations have the other sign)"}``,
+        those with false columns first; empty where the parties agree. Of two parties it is not
+        known which one is right: one is named.
     """
     if table is None or not len(table):
         return {}
+    acts: dict[str, set[str]] = {}
+    for one in targets or ():
+        acts.setdefault(one["party"], set()).add(one["variable"])
     false = table[table["what"].isin(FALSE_COLUMNS)]
-    effects = table[
-        (table["what"] == "effect")
-        & (table["corrected"] < NAMED_LEVEL)
-        & (table["size"] >= NAMED_SIZE)
-    ]
-    acts = [(one["party"], one["variable"]) for one in targets or ()]
+    clear = (table["corrected"] < NAMED_LEVEL) & (table["size"] >= NAMED_SIZE)
+    effects = table[(table["what"] == "effect") & clear]
     found: dict[str, str] = {}
-    for party in dict.fromkeys([*false["party"], *effects["party"]]):
+    for party in dict.fromkeys([*false["party"], *effects["party"], *acts]):
         own = false[false["party"] == party]
         said = _false_columns(own)
-        names = {*own["cause"], *own["effect"]} - {""}
-        known = table[(table["what"] == "effect") & (table["party"] == party)]
+        here = table[(table["what"] == "effect") & (table["party"] == party)]
+        names = {_variable(name) for name in (*own["cause"], *own["effect"]) if name}
         # A false column makes the other effects on the same variable differ, too.
-        explained = names | set(known["effect"][known["cause"].isin(names)])
-        explained |= {variable for acting, variable in acts if acting == party}
-        left = effects[(effects["party"] == party) & ~effects["effect"].isin(explained)]
+        of_false = here["effect"][here["cause"].map(_variable).isin(names)]
+        explained = {*names, *of_false.map(_variable), *acts.get(party, ())}
+        left = effects[effects["party"] == party]
+        left = left[~left["effect"].map(_variable).isin(explained)]
         if len(left):
-            said.append(_effects(left, len(known)))
-        share = sum(acting == party for acting, _ in acts) / max(num_variables, 1)
-        if acts and share >= ALL_DIFFERENT:
-            said.append("most mechanisms differ, and not those of a few variables")
+            said.append(_effects(left, len(here)))
+        elif not said and len(acts.get(party, ())) >= MOST_VARIABLES * num_variables:
+            many = f"{len(acts[party])} of {num_variables}"
+            said.append(f"it acts on {many} variables, as if it were another system")
         if said:
             found[str(party)] = "; ".join(said)
     if table["party"].nunique() == 2:
         return dict([*found.items()][:1])
     return found
+
+
+def _variable(column: str) -> str:
+    """Return the variable of a column: of a state, or of a function of a number."""
+    return re.sub(r" \(function \d+\)$", "", column).partition("=")[0]
 
 
 def _false_columns(own: pd.DataFrame) -> list[str]:
@@ -98,29 +104,28 @@ def _false_columns(own: pd.DataFrame) -> list[str]:
     moved = own[own["what"] == "exchanged"]
     holds = dict(zip(moved["effect"], moved["cause"], strict=True))
     while holds:
-        first = name = next(iter(holds))
+        name = next(iter(holds))
         cycle = []
         while name in holds:
             cycle.append(name)
             name = holds.pop(name)
-        said.append(_exchanged(cycle if name == first else [*cycle, name]))
+        said.append(_exchanged(cycle))
     return said
 
 
 def _exchanged(cycle: Sequence[str]) -> str:
-    variables = {name.rpartition("=")[0] for name in cycle}
-    listed = f"{', '.join(map(repr, cycle[:-1]))} and {cycle[-1]!r}"
-    if len(variables) == 1 and "" not in variables:
-        (variable,) = variables
-        states = [name.removeprefix(f"{variable}=") for name in cycle]
-        listed = f"{', '.join(map(repr, states[:-1]))} and {states[-1]!r}"
-        return f"the codes {listed} of {variable!r} are exchanged"
+    variables = {name.partition("=")[0] for name in cycle if "=" in name}
+    (variable,) = variables if len(variables) == 1 else ("",)
+    names = [repr(name.removeprefix(f"{variable}=")) for name in cycle]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    if variable:
+        return f"codes {listed} of {variable!r} are exchanged"
     return f"columns {listed} stand under each other's names"
 
 
 def _effects(left: pd.DataFrame, count: int) -> str:
     """Return the effect that differs most, and how many do."""
-    first = left.loc[left["z"].abs().idxmax()]
+    first = left.to_dict("records")[int(left["z"].abs().argmax())]
     turned = ", the other sign" if first["value"] * first["others"] < 0 else ""
     said = (
         f"the effect of {first['cause']!r} on {first['effect']!r} is {first['value']:.3g} there "
@@ -141,21 +146,21 @@ def party_warnings(
     parties : collection of str
         All that were compared.
     remedies : sequence of str
-        Other ways to run, in words, where there are such.
+        What else helps where mechanisms differ, in words.
     """
     lines = []
     for party, said in [*found.items()][:MOST_NAMED]:
         others = [name for name in parties if name != party]
-        two = len(others) == 1
-        whom = (
-            f"{party} and {others[0]} differ, and the rows do not tell which is right"
-            if two
-            else party
+        whom = others[0] if len(others) == 1 else "the others"
+        doubt = " Which of the two is right the rows do not tell." if len(others) == 1 else ""
+        false = said.startswith(("column", "codes"))
+        mend = "Mend its table" if false else "Compare how it measures and whom it has"
+        ways = "" if false else "".join(f"; {one}" for one in remedies)
+        lines.append(
+            f"{party} differs from {whom}: {said}.{doubt} {mend}, or run without it "
+            f"(run.without({party!r}); on nodes the option expected_parties){ways}. "
+            "run.disagreement has the numbers."
         )
-        mend = "mend the table" if "column" in said or "codes" in said else "look at how it differs"
-        ways = some([f"run without it (run.without({party!r}))", *remedies])
-        lines.append(f"{whom}: {said}. What to do: {mend}, or {ways}. See run.disagreement.")
-    more = [*found][MOST_NAMED:]
-    if more:
+    if more := [*found][MOST_NAMED:]:
         lines.append(f"{len(more)} more parties differ from the others: {some(more)}.")
     return lines

@@ -294,4 +294,4 @@ def _seen_together(report: TableReport, design: Design) -> FloatArray:
     missing = {one.name: one.missing for one in report.columns}
     seen = [float(report.rows - missing.get(one.name, report.rows)) for one in design.variables]
     of_columns = np.repeat(seen * (1 + design.order), design.widths)
-    return np.minimum.outer(of_columns, of_columns)
+    return np.asarray(np.minimum.outer(of_columns, of_columns))

@@ -251,7 +251,7 @@ class _Table(NamedTuple):
         if len(moved):
             error = squares[moved] / np.where(left[moved] > 0, left[moved], np.nan)
             unit = (self.within * self.scale)[moved]
-            names = [self.columns[j] for j in moved]
+            names = [self.columns[j] for j in moved.tolist()]
             level = means.T[moved]
             found.append(_Kind("mean", [""] * len(moved), names, level, error, left[moved], unit))
         return found

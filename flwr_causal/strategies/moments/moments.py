@@ -343,15 +343,13 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def _for_odd_parties(self) -> tuple[str, ...]:  # type: ignore[override]
         """Find what a party acts on, weigh it less, or allow for mechanisms of its own."""
-        median = "with aggregation='median'"
-        acts = "with unknown_targets=True where few of its mechanisms differ"
-        many = "with the method fedcausal where many do"
-        fits = self._takes_median and not self.options.compares_parties
-        return (
-            *([median] if fits else []),
-            *([] if self.options.unknown_targets else [acts]),
-            many,
-        )
+        options = self.options
+        acts = "unknown_targets=True finds what it acts on"
+        less = "aggregation='median' weighs it less"
+        many = "the method fedcausal allows for mechanisms that differ"
+        averaged = self._takes_median and options.aggregation == "mean"
+        possible = averaged and not options.compares_parties
+        return (*([] if options.unknown_targets else [acts]), *([less] if possible else []), many)
 
     @property
     def _weighs_in_units(self) -> bool:

@@ -110,13 +110,15 @@ def _false_columns(own: pd.DataFrame) -> list[str]:
             cycle.append(name)
             name = holds.pop(name)
         said.append(_exchanged(cycle))
-    return said
+    return list(dict.fromkeys(said))
 
 
 def _exchanged(cycle: Sequence[str]) -> str:
     variables = {name.partition("=")[0] for name in cycle if "=" in name}
     (variable,) = variables if len(variables) == 1 else ("",)
     names = [repr(name.removeprefix(f"{variable}=")) for name in cycle]
+    if len(variables) > 1:  # of each state the same
+        names = [repr(_variable(name)) for name in cycle]
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     if variable:
         return f"codes {listed} of {variable!r} are exchanged"

@@ -9,6 +9,7 @@ category has a column for each of its states here, the last one too.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -83,7 +84,9 @@ class _Columns(NamedTuple):
     number
         ``(columns,)``: whether the variable is a number.
     alike
-        ``(columns, columns)``: which columns may stand under each other's names.
+        ``(columns, columns)``: which single columns may stand under each other's names.
+    twins
+        The columns of each two categories of the same states.
     """
 
     lift: FloatArray
@@ -91,6 +94,7 @@ class _Columns(NamedTuple):
     owner: IntArray
     number: BoolArray
     alike: BoolArray
+    twins: list[tuple[IntArray, IntArray]]
 
     @classmethod
     def of(cls, variables: Sequence[Variable]) -> _Columns:
@@ -113,7 +117,14 @@ class _Columns(NamedTuple):
         same = of[:, None] == of
         is_number = number[of]
         alike = np.where(is_number, is_number[:, None], same) & ~np.eye(len(of), dtype=bool)
-        return cls(np.array(lift), names, of, is_number, alike)
+        states = [one.states if isinstance(one, Category) else () for one in variables]
+        twins = [
+            (np.flatnonzero(of == k), np.flatnonzero(of == other))
+            for k, own in enumerate(states)
+            for other in range(k)
+            if own and own == states[other]
+        ]
+        return cls(np.array(lift), names, of, is_number, alike, twins)
 
 
 def false_columns(
@@ -284,10 +295,19 @@ def _descended(
         change = np.where(columns.alike, change + change.T, np.inf)
         turned = np.where(columns.number, 4 * weight * (pairs * reference).sum(axis=1), np.inf)
         i, j = np.unravel_index(int(change.argmin()), change.shape)
-        if min(change[i, j], turned.min()) > -1e-6:
+        steps = [(change[i, j], np.array([i]), np.array([j]))]
+        for one, other in columns.twins:
+            swapped = np.arange(len(own))
+            swapped[one], swapped[other] = other, one
+            after = pairs[np.ix_(swapped, swapped)]
+            gain = ((after - reference) ** 2 - (pairs - reference) ** 2).sum() / 2
+            steps.append((weight * gain, one, other))
+        best, one, other = min(steps, key=itemgetter(0))
+        if min(best, turned.min()) > -1e-6:
             break
-        if change[i, j] < turned.min():
-            order[[i, j]], sign[[i, j]] = order[[j, i]], sign[[j, i]]
+        if best < turned.min():
+            order[one], order[other] = order[other], order[one]
+            sign[one], sign[other] = sign[other], sign[one]
         else:
             sign[int(turned.argmin())] *= -1
     return order, sign

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from flwr_causal.core.blocks.design import Category
-from flwr_causal.core.linear.agreeing import compared
+from flwr_causal.core.linear.agreeing import Compared, compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,11 +152,10 @@ def false_columns(
     fisher = np.arctanh(np.clip(second / (scale[:, :, None] * scale[:, None, :]), -0.999, 0.999))
     first, then = np.nonzero(np.triu(columns.owner[:, None] != columns.owner))
     pairs = fisher[:, first, then].T
-    num_rows, known = np.broadcast_to(rows, pairs.shape), rows > 4
-    degrees = np.maximum(num_rows - 3, 1.0)
-    apart = compared(np.where(known, pairs, np.nan), 1 / degrees, degrees)
+    known, degrees = rows > 4, np.maximum(rows - 3, 1.0)
+    apart = _compared(np.where(known, pairs, np.nan), 1 / degrees, degrees)
     logs = np.where(known[:, None] & columns.number, np.log(scale), np.nan).T
-    spreads = compared(logs, 0.5 / degrees[: len(logs)], degrees[: len(logs)])
+    spreads = _compared(logs, 0.5 / degrees, degrees)
     tests = np.isfinite(apart.z).sum() + np.isfinite(spreads.z).sum()
     limit = -float(ndtri(LEVEL / 2 / max(tests, 1)))
     unlike = (np.abs(apart.z) > limit) & (np.abs(pairs - apart.others) > DIFFERS)
@@ -174,6 +173,12 @@ def false_columns(
             )[place][:, k]
         found += _at(k, columns, *party, limit=limit, tests=int(tests))
     return found
+
+
+def _compared(values: FloatArray, variances: FloatArray, degrees: FloatArray) -> Compared:
+    """Compare values (R, K), of which those of a party have one variance."""
+    every = (np.broadcast_to(one, values.shape) for one in (variances, degrees))
+    return compared(values, *every)
 
 
 def _at(

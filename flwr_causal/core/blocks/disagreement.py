@@ -155,7 +155,8 @@ def disagreement(
 
 def _compared(kind: _Kind, names: Sequence[str]) -> list[NDArray[Any]]:
     """Return the fields of :class:`Difference` of all numbers and parties where both are known."""
-    found = compared(kind.values, kind.variances, kind.degrees)
+    levels = kind.what == "mean"
+    found = compared(kind.values, kind.variances, kind.degrees, exact=levels)
     number, party = np.nonzero(np.isfinite(found.z))
     as_is = np.exp if kind.what in ("spread", "residual") else np.asarray
     gap = np.abs(kind.values - found.others) / kind.unit[:, None]

@@ -58,7 +58,9 @@ class Compared(NamedTuple):
     agree: BoolArray
 
 
-def compared(values: FloatArray, variances: FloatArray, degrees: FloatArray) -> Compared:
+def compared(
+    values: FloatArray, variances: FloatArray, degrees: FloatArray, *, exact: bool = False
+) -> Compared:
     """Compare each party's numbers with those of the others that agree.
 
     Parameters
@@ -69,6 +71,9 @@ def compared(values: FloatArray, variances: FloatArray, degrees: FloatArray) -> 
         Squares of their standard errors.
     degrees : ndarray of shape (R, K)
         Degrees of freedom of these errors.
+    exact : bool, default False
+        Whether the standard errors hold as they are, as those of means: all parties may then differ
+        from each other.
     """
     known = np.isfinite(values) & (variances > 0) & np.isfinite(variances)
     weights = np.where(known, 1.0 / np.where(known, variances, 1.0), 0.0)
@@ -86,8 +91,10 @@ def compared(values: FloatArray, variances: FloatArray, degrees: FloatArray) -> 
         total = (variance + of_rest) ** 2
         total /= variance**2 / degrees + of_rest**2 / np.maximum(other_degrees, 1.0)
         z = _as_normal(gap / error, total)
-    factor, prior = _variation(values, inside, agree, squares)
-    z = _as_normal(z / np.sqrt(factor), prior)
+    factor = np.ones_like(z)
+    if not exact:
+        factor, prior = _variation(values, inside, agree, squares)
+        z = _as_normal(z / np.sqrt(factor), prior)
     unknown = ~known | ~(left > 0)
     z[unknown] = np.nan
     return Compared(z, values - gap, error * np.sqrt(factor), agree)

@@ -139,3 +139,38 @@ def test_without_takes_files_and_says_what_else_there_is(tmp_path):
     for copy in (Run.load(tmp_path / "run"), pickle.loads(pickle.dumps(run))):
         with pytest.raises(ConfigError, match="expected_parties='party 0,party 2'"):
             copy.without("party 1")
+
+
+def categories(seed=0):
+    """Five parties of a network over five categories."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for n in (600, 400, 800, 500, 450):
+        a = rng.integers(3, size=n)
+        b, f = (np.where(rng.random(n) < 0.7, a, rng.integers(3, size=n)) for _ in range(2))
+        c = rng.random(n) < 0.15 + 0.3 * b
+        e = rng.random(n) < np.where(c, 0.8, 0.25)
+        found.append(pd.DataFrame({"a": a, "b": b, "c": 1 * c, "e": 1 * e, "f": f}).astype(str))
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", sweep([{}, {"mode": "exact"}, {"mode": "exact", "replicates": 2}], [{}])
+)
+def test_exchanged_codes_are_named_in_networks(options):
+    assert about_parties(simulate("fedges", categories(), **options)) == []
+    tables = categories()
+    tables[3]["c"] = np.where(tables[3]["c"] == "1", "0", "1")
+    run = simulate("fedges", tables, **options)
+    (said,) = about_parties(run)
+    assert "party 3 differs from the others: codes '1' and '0' of 'c' are exchanged" in said
+    shares = tables[3]["e"].eq("0").mean()
+    table = run.disagreement
+    (mean,) = table[
+        (table["what"] == "mean") & (table["party"] == "party 3") & (table["effect"] == "e=0")
+    ]["value"]
+    assert mean == pytest.approx(shares)
+
+
+def test_where_counts_add_up_securely_nothing_is_said_of_parties():
+    assert simulate("fedges", categories(), secure_aggregation=True).disagreement is None

@@ -141,12 +141,18 @@ def false_columns(
         that are constant there are 0.
     rows : ndarray of shape (K,)
         n_k.
+
+    Moments that are unknown are NaN.
     """
     columns = _Columns.of(variables)
     count = len(columns.names)
     if not 2 <= count <= MOST_COLUMNS:
         return []
-    second = columns.lift @ second @ columns.lift.T
+    known = np.isfinite(second)
+    size = np.abs(columns.lift)
+    lacks = size @ ~known @ size.T > 0
+    second = columns.lift @ np.where(known, second, 0.0) @ columns.lift.T
+    second[lacks] = np.nan
     variances = np.diagonal(second, axis1=1, axis2=2)
     scale = np.sqrt(np.where(variances > 0, variances, np.nan))
     fisher = np.arctanh(np.clip(second / (scale[:, :, None] * scale[:, None, :]), -0.999, 0.999))

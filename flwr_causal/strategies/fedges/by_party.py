@@ -28,7 +28,6 @@ def disagreement_of_tables(
     replies: Mapping[str, Arrays],
     asked: Mapping[str, Any],
     names: Sequence[str],
-    cardinalities: IntArray,
     states: Sequence[Sequence[Any]],
     edges: BoolArray,
 ) -> pd.DataFrame | None:
@@ -42,8 +41,6 @@ def disagreement_of_tables(
         ``sizes`` and ``members`` of the sets, see :class:`Sets`.
     names : sequence of str
         In the order of the sets' members.
-    cardinalities : ndarray of int64, shape (d,)
-        The number of states of each.
     states : sequence of sequence
         Of each variable.
     edges : ndarray of bool, shape (d, d)
@@ -60,6 +57,7 @@ def disagreement_of_tables(
     ]
     sets = Sets(np.asarray(asked["sizes"]), np.asarray(asked["members"]))
     columns = columns_of([one.width for one in variables])
+    cardinalities = np.array([len(one.states) for one in variables], dtype=np.int64)
     parties: dict[str, Moments] = {}
     for party, arrays in replies.items():
         counts = ContingencyCounts(*(arrays[name] for name in ContingencyCounts._fields))

@@ -614,18 +614,14 @@ class FedGES(PaperVariant, JoiningStrategy):
         self, state: Progress, model: Any, replies: Mapping[str, Arrays], asked: Mapping[str, Any]
     ) -> pd.DataFrame | None:
         """Compare the parties by the tables of the families that each of them sent."""
-        agreement, parents = state.agreement, getattr(model, "parents", ())
-        if not replies or not parents:
+        if not replies or not getattr(model, "tables", ()):
             return None
-        order, d = by_name(agreement.names), len(agreement.names)
+        order, d = by_name(model.names), len(model.names)
         edges = np.zeros((d, d), dtype=np.bool_)
-        for child, own in enumerate(parents):
+        for child, own in enumerate(model.parents):
             edges[list(own), child] = True
-        names = [agreement.names[k] for k in order]
-        states = [agreement.states[k] for k in order]
-        counts = cardinalities_of(agreement)
-        among = edges[np.ix_(order, order)]
-        return disagreement_of_tables(replies, asked, names, counts, states, among)
+        names, states = ([values[k] for k in order] for values in (model.names, model.states))
+        return disagreement_of_tables(replies, asked, names, states, edges[np.ix_(order, order)])
 
     def _pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""

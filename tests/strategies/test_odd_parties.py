@@ -78,6 +78,14 @@ def test_parties_that_agree_are_not_named(mode):
     assert about_parties(run) == []
 
 
+def test_of_two_parties_the_column_is_named_and_not_which_party_is_right():
+    tables = parties(sizes=(500, 400))
+    tables[1]["x3"] *= -1
+    (said,) = [text for text in simulate("moments", tables).warnings if "run.without" in text]
+    assert said.startswith("party 0 differs from party 1: column 'x3' is reversed")
+    assert "Which of the two is right the rows do not tell." in said
+
+
 def test_by_groups_the_group_is_named():
     tables = parties(sizes=(300,) * 12)
     tables[2]["x3"] *= -1

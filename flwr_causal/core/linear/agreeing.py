@@ -170,7 +170,8 @@ def _common(total: FloatArray, degrees: FloatArray) -> tuple[float, float]:
 
     The moments of the logarithm of a scaled F distribution (Smyth 2004, section 6.2).
     """
-    seen = (degrees > 0) & (total > 0)
+    # Of two parties the variation is their difference itself.
+    seen = (degrees > 1) & (total > 0)
     if not seen.any():
         return 1.0, MOST_PRIOR
     half = degrees[seen] / 2

@@ -133,6 +133,18 @@ def test_a_run_is_repeated_without_the_party():
     assert list(again.without("party 0", "party 4").parties) == ["party 1", "party 3"]
 
 
+def test_a_table_without_sizes_is_read(tmp_path):
+    """That of an earlier version."""
+    run = simulate("moments", reversed_column(parties()), output_dir=tmp_path / "run")
+    file = tmp_path / "run" / "disagreement.csv"
+    table = pd.read_csv(file, keep_default_na=False)
+    table[table["what"] != "reversed"].drop(columns="size").to_csv(file, index=False)
+    loaded = Run.load(tmp_path / "run").disagreement
+    assert np.isinf(loaded["size"]).all()
+    assert list(loaded) == list(run.disagreement)
+    assert "party 2 differs: " in str(Run.load(tmp_path / "run"))
+
+
 def test_without_takes_files_and_says_what_else_there_is(tmp_path):
     names = ["north", "south", "west"]
     for name, table in zip(names, parties(), strict=False):

@@ -524,7 +524,7 @@ def _read_scores(path: Path) -> FloatArray:
 def _read_disagreement(path: Path) -> pd.DataFrame:
     table = _read_text(path)
     if "size" not in table:  # of 0.1.0: all that is certain was told
-        table.insert(table.columns.get_loc("corrected"), "size", "inf")
+        table.insert([*table].index("corrected"), "size", "inf")
     numbers = ["value", "others", "z", "size", "corrected"]
     table[numbers] = table[numbers].map(float)
     return table

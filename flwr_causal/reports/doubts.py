@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.answers import answers
 from flwr_causal.core.graphs.doubt import doubtful_edges
-from flwr_causal.core.graphs.fit_check import LEVEL
+from flwr_causal.core.words import some
+from flwr_causal.doubts.parties import clear_differences, odd_parties
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.page.words import counted
 from flwr_causal.runtime.influence import known_influence, standing_out
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from flwr_causal.core.graphs.doubt import DoubtfulEdge, Evidence
     from flwr_causal.core.graphs.fit_check import FitCheck
     from flwr_causal.reports.record import RunRecord
@@ -105,46 +104,36 @@ def _evidence(run: RunRecord) -> Evidence:
     return "equal variances" if assumed else "independencies"
 
 
-def disagreement_of(model: Any) -> pd.DataFrame | None:
-    """Return how the parties differ from each other by a model's moments of each; None without."""
-    known = getattr(model, "party_moments", None) and model.can("disagreement")
-    return model.disagreement() if known else None
-
-
 def describe_differences(run: RunRecord) -> list[str]:
     """Return the parties that differ in effects, means or spreads, in one line; none if none do."""
     table = run.disagreement
     if table is None or not len(unlike := clear_differences(table)):
         return []
-    parties = ", ".join(dict.fromkeys(unlike["party"]))
+    named = odd_parties_of(run)
+    rest = [name for name in dict.fromkeys(unlike["party"]) if name not in named]
+    more = f"also {some(rest)}, less clearly; " if named and rest else ""
+    parties = more or f"{some(rest)}; " * bool(rest)
     return [
-        f"Parties that differ: {parties} ({len(unlike)} effects, means or spreads, in "
-        "run.disagreement)"
+        *(f"{party} differs: {said}" for party, said in named.items()),
+        f"Parties that differ: {parties}{len(unlike)} effects, means or spreads, in "
+        "run.disagreement",
     ]
 
 
 def parties_that_differ(run: RunRecord) -> list[str]:
     """Return which parties a result that is one for all does not hold for, and in what.
 
-    They are those whose effect along an edge differs from the others' by more than chance
-    (corrected p-value below 0.001) and by a fifth of the larger one, and those without which much
-    of the graph is another (`run.influence`). The clearest party comes first.
+    They are those that :func:`odd_parties_of` names, and those without which much of the graph is
+    another (`run.influence`).
     """
-    found: dict[str, str] = {}
-    if run.disagreement is not None:
-        table = run.disagreement
-        unlike = table[(table["what"] == "effect") & (table["corrected"] < DIFFER)]
-        for one in unlike.to_dict("records"):
-            larger = max(abs(one["value"]), abs(one["others"]))
-            if abs(one["value"] - one["others"]) > LEAST_SHARE * larger:
-                said = f"{one['party']} ({one['cause']} -> {one['effect']} is {one['value']:.2g} "
-                found.setdefault(one["party"], f"{said}there, {one['others']:.2g} elsewhere)")
+    found = {party: f"{party} ({said})" for party, said in odd_parties_of(run).items()}
     influence = known_influence(run)
     for party, changed in standing_out(influence, run.graph).items():
         found.setdefault(party, f"{party} (without it {counted(changed, 'edge')} change)")
     return list(found.values())
 
 
-def clear_differences(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a run's disagreement that chance does not explain."""
-    return table[table["corrected"] < LEVEL]
+def odd_parties_of(run: RunRecord) -> dict[str, str]:
+    """Return in words what sets single parties of a run apart, see :func:`odd_parties`."""
+    names = () if run.graph is None else run.graph.names
+    return odd_parties(run.disagreement, run.targets, len(names))

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.saved import DAMAGE, UnwritableError, misplaced
 from flwr_causal.core.threads import SingleThreaded
-from flwr_causal.core.words import printable
+from flwr_causal.core.words import printable, some
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
@@ -32,7 +32,6 @@ from flwr_causal.party.options import METHODS_GROUP
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.doubts import (
     describe_differences,
-    disagreement_of,
     doubts_of,
     fit_check,
     fitted_model,
@@ -93,6 +92,13 @@ class Run(SingleThreaded, RunRecord):
     Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
     """
 
+    #: Of a simulation, what runs it again with other options.
+    _again: ClassVar[Any] = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the tables that a repetition would read."""
+        return {name: value for name, value in vars(self).items() if name != "_again"}
+
     @property
     def trust(self) -> Trust:
         """How far to trust the result: the facts, and the verdict that follows from them."""
@@ -102,6 +108,43 @@ class Run(SingleThreaded, RunRecord):
     def headline(self) -> str:
         """Whether to rely on the result, and why not, in one sentence."""
         return self.trust.sentence
+
+    def without(self, *parties: str) -> Run:
+        """Repeat a simulation without some parties, such as one that differs from the others.
+
+        All else stays: options, seed, and the names of the other parties.
+
+        Parameters
+        ----------
+        *parties : str
+            Names as in :attr:`parties`, of their files, or of groups.
+
+        Returns
+        -------
+        Run
+            ``output_dir`` is not written.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such party, none is left, or the run is no simulation of this process: on
+            real nodes, and of loaded runs, the option ``expected_parties`` names those that take
+            part.
+        """
+        by_file = {file: party for party, file in self.sources.items()}
+        named = [by_file.get(name, name) for name in parties]
+        left_out = {party for name in named for party in self.groups.get(name, [name])}
+        if unknown := sorted(left_out - set(self.parties)):
+            raise ConfigError(f"no party is called {some(unknown)}: there are {some(self.parties)}")
+        left = ",".join(name for name in self.parties if name not in left_out)
+        if not left or self._again is None:
+            reason = "without them no party is left" if not left else "this is no simulation"
+            raise ConfigError(
+                f"{reason}: name the parties of the next run by the option expected_parties"
+                + (f"={left!r}" if left else "")
+            )
+        found: Run = self._again(left)
+        return found
 
     def fit_check(self, rows: Any = None) -> FitCheck:
         """Test the independencies that the graph implies.
@@ -246,7 +289,7 @@ class Run(SingleThreaded, RunRecord):
             local_graphs=found.graphs if found else {},
             heterogeneity=found.edges if found else None,
             targets=list(found.targets) if found and found.targets is not None else None,
-            disagreement=disagreement_of(outcome.model),
+            disagreement=outcome.disagreement,
             columns={} if outcome.agreement is None else outcome.agreement.summary(),
             influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it
             **further,
@@ -495,7 +538,9 @@ def _read_scores(path: Path) -> FloatArray:
 
 def _read_disagreement(path: Path) -> pd.DataFrame:
     table = _read_text(path)
-    numbers = ["value", "others", "z", "corrected"]
+    if "size" not in table:  # of 0.1.0: all that is certain was told
+        table.insert([*table].index("corrected"), "size", "inf")
+    numbers = ["value", "others", "z", "size", "corrected"]
     table[numbers] = table[numbers].map(float)
     return table
 

@@ -16,6 +16,7 @@ from flwr_causal.core.arguments import Form, check_argument, instance
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
+from flwr_causal.doubts.parties import odd_parties, party_warnings
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
@@ -210,8 +211,10 @@ class Session(Generic[StateT]):
         once it takes :data:`MOST_REMEMBERED` bytes.
     remembered_bytes : int
     by_party : dict of str to dict
-        By party, the arrays of its latest reply with second moments, where single replies are
-        known.
+        By party, the arrays of its latest reply with second moments, or of the one by which the
+        method compares parties, where single replies are known.
+    compared : dict
+        What the parties were sent in the exchange by which the method compares them.
     """
 
     method: Method[StateT]
@@ -228,6 +231,7 @@ class Session(Generic[StateT]):
     remembered: list[_Remembered] = field(default_factory=list)
     remembered_bytes: int = 0
     by_party: dict[str, Arrays] = field(default_factory=dict)
+    compared: Mapping[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -385,7 +389,7 @@ class Session(Generic[StateT]):
             info = self.close(request, replies)
         record = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
-            self._look_at_parties(before, exchange, arrivals)
+            self._look_at_parties(before, request, arrivals)
         failures = tuple(self.federation.failures[known_failures:])
         if changed:
             self._start_over(changed)
@@ -428,7 +432,7 @@ class Session(Generic[StateT]):
         return record
 
     def _look_at_parties(
-        self, before: StateT, exchange: Exchange, replies: Sequence[Arrival]
+        self, before: StateT, request: Request, replies: Sequence[Arrival]
     ) -> None:
         """Keep the replies of an exchange of averages, which the parties can be compared by.
 
@@ -436,7 +440,9 @@ class Session(Generic[StateT]):
         groups that add up securely they are the groups'. Under other interventions the parties
         differ by design.
         """
-        method = self.method
+        method, exchange = self.method, request.exchange
+        if exchange.name == method._compared_in and len(replies) > 1:
+            self._keep_compared(before, request, replies)
         known = exchange.averaged and self.strategy is method and len(replies) > 1
         if not known or self.federation.setup.targets:
             return
@@ -456,6 +462,16 @@ class Session(Generic[StateT]):
         last = self.outcome.rounds == 1 and method._finished(self.state) is not None
         if last and not exchange.single_means:
             self._weigh(main, exchange, replies)
+
+    def _keep_compared(self, before: Any, request: Request, replies: Sequence[Arrival]) -> None:
+        """Keep each party's sums, by which the method compares them, and what they are of."""
+        method: Any = self.method
+        if isinstance(method, Trainings):
+            if method.inner._finished(before.main) is not None:
+                return
+            replies = of_part(method.main_part(before)[2], replies)
+        self.by_party = {reply.party.name: reply.arrays for reply in replies}
+        self.compared = request.values
 
     def _is_whole(self, reply: Arrival) -> bool:
         """Return whether the sum of a group has all of its parties."""
@@ -765,7 +781,22 @@ class Session(Generic[StateT]):
             outcome.heterogeneity = method._heterogeneity(state)
             outcome.privacy = method._privacy(state)
             outcome.warnings += method._warnings(state)
-            outcome.warnings += [*self._differences(), *self._without_groups()]
+            outcome.disagreement = method._disagreement(
+                state, outcome.model, self.by_party, self.compared
+            )
+            outcome.warnings += [*self._odd_parties(), *self._differences()]
+            outcome.warnings += self._without_groups()
+
+    def _odd_parties(self) -> list[str]:
+        """Return the warnings of parties that differ from the others."""
+        outcome, table = self.outcome, self.outcome.disagreement
+        if table is None:
+            return []
+        told = outcome.heterogeneity
+        names = () if outcome.graph is None else outcome.graph.names
+        found = odd_parties(table, told.targets if told else None, len(names))
+        remedies = self.method._for_odd_parties
+        return party_warnings(found, list(dict.fromkeys(table["party"])), remedies)
 
     def _differences(self) -> list[str]:
         """Return the warning of secure sums over different parties."""

@@ -19,6 +19,7 @@ from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.arguments import FLAG, Form, check_fields, instance
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
+from flwr_causal.doubts.parties import disagreement_of
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import KnowledgePartyOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy as np
+    import pandas as pd
     from flwr.app import ArrayRecord, Message, RecordDict
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
@@ -129,6 +131,10 @@ class Method(Generic[StateT]):
     method: ClassVar[str] = ""
 
     options: CausalOptions
+    #: The name of an exchange of sums whose replies are kept by party, to compare these.
+    _compared_in: str = ""
+    #: Other ways to run where a party differs, in words.
+    _for_odd_parties: tuple[str, ...] = ()
     #: The random name of a private run, also where it is resumed: the parties keep by it what they
     #: have drawn.
     release: str | None = None
@@ -350,6 +356,21 @@ class Method(Generic[StateT]):
             By party.
         """
         return model
+
+    def _disagreement(
+        self, state: StateT, model: Any, replies: Mapping[str, Arrays], asked: Mapping[str, Any]
+    ) -> pd.DataFrame | None:
+        """Return how the parties differ from each other; None where it is not known.
+
+        Parameters
+        ----------
+        state, model, replies
+            As of :meth:`_with_parties`; the replies are those to the exchange ``_compared_in``
+            where there is one.
+        asked : mapping of str to object
+            What the parties were sent in this exchange.
+        """
+        return disagreement_of(model)
 
     def _scores(self, state: StateT) -> NDArray[np.float64] | None:
         """Return the strength of every edge before the threshold, shape (d, d), for ranking."""

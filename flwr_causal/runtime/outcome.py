@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
+    import pandas as pd
     from flwr.app import ArrayRecord
     from numpy.typing import NDArray
 
@@ -60,6 +61,9 @@ class Outcome(Generic[StateT]):
         around the method also ``wrapper``, its name.
     status : {"running", "completed", "failed", "stopped"}
         "failed" after an error, "stopped" where the process was interrupted.
+    disagreement : DataFrame or None
+        What differs at single parties, see :mod:`core.blocks.disagreement`; None where the sums of
+        each party are not known.
     influence : dict of str to Change
         The change of the graph when one party's reply is left out, by party; computed when it is
         first read. See :class:`flwr_causal.runtime.influence.Change`. Empty where it is not known:
@@ -91,6 +95,7 @@ class Outcome(Generic[StateT]):
     config: dict[str, Any] = field(default_factory=dict)
     status: Literal["running", "completed", "failed", "stopped"] = "running"
     as_run: Callable[[Outcome[StateT]], Any] | None = field(default=None, repr=False)
+    disagreement: pd.DataFrame | None = None
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
     @property

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     import numpy as np
+    import pandas as pd
     from flwr.app import ArrayRecord, ConfigRecord, Message
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
@@ -261,6 +262,26 @@ class Trainings(Generic[StateT]):
     ) -> Any:
         """Return the main training's model with what is known of each party."""
         return self.inner._with_parties(state.main, model, replies, reports)
+
+    @property
+    def _compared_in(self) -> str:
+        """That of the main training."""
+        return self.inner._compared_in
+
+    @property
+    def _for_odd_parties(self) -> tuple[str, ...]:
+        """Those of the main training."""
+        return self.inner._for_odd_parties
+
+    def _disagreement(
+        self,
+        state: TrainingsState[StateT],
+        model: Any,
+        replies: Mapping[str, Arrays],
+        asked: Mapping[str, Any],
+    ) -> pd.DataFrame | None:
+        """Return how the parties differ by the main training."""
+        return self.inner._disagreement(state.main, model, replies, asked)
 
     def _scores(self, state: TrainingsState[StateT]) -> NDArray[np.float64] | None:
         """Return the main training's strengths of edges."""

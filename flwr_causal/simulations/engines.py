@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Literal
@@ -198,7 +199,24 @@ def simulate(
         run.metrics |= strategy._pooled_metrics(rows, run.graph)
     if strategy.options.output_dir:
         run.save(strategy.options.output_dir, influence=False)
+    vars(run)["_again"] = partial(
+        _without,
+        strategy,
+        parties,
+        engine=engine,
+        truth=truth,
+        client=client,
+        wrap_grid=wrap_grid,
+        progress=progress,
+        maps=maps,
+    )
     return run
+
+
+def _without(strategy: CausalStrategy, parties: Sequence[Any], left: str, **given: Any) -> Run:
+    """Repeat a simulation with the parties that are left, named as for ``expected_parties``."""
+    own = strategy.with_options(expected_parties=left, output_dir=None, resume=False)
+    return simulate(own, parties, **given)
 
 
 def sources_of(parties: Sequence[Any]) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.options import bounded, number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.core.series.design import companion_radius, stacked_edges
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.design import Design
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.series import SeriesLayout
     from flwr_causal.doubts.tables import Expected
 
@@ -231,13 +231,16 @@ def stationarity_warning(graph: CausalGraph, num_rows: int) -> list[str]:
 
 
 def with_party_moments(
-    model: Any, agreement: Agreement, products: Mapping[str, FloatArray], design: Design
+    model: Any,
+    agreement: Agreement,
+    products: Mapping[str, FloatArray],
+    design: Design,
+    reports: Mapping[str, TableReport] | None = None,
 ) -> Any:
     """Return a fitted system with each party's moments, in the units of the system.
 
-    Not where the number of lags was chosen, whose moments are of other rows, nor where cells are
-    missing, which are expected by the rows of all parties. Where levels were taken out, all have
-    the mean of all rows.
+    Not where the number of lags was chosen, whose moments are of other rows. Where levels were
+    taken out, all have the mean of all rows.
 
     Parameters
     ----------
@@ -247,13 +250,14 @@ def with_party_moments(
         By party, its products of the rows [1, z], divided by the number of its rows.
     design : Design
         What z is.
+    reports : mapping of str to TableReport, optional
+        Of rows with missing cells, expected by the rows of all parties: how many each party lacks.
     """
     blocks = bool(getattr(model, "variables", ()))
     pooled = getattr(model, "sample_moments", getattr(model, "moments", None))
-    if not products or not isinstance(pooled, Moments) or pooled.together is not None:
-        return model
-    # Under interventions the rows differ by variable.
-    if pooled.names != design.columns or getattr(model, "own_moments", None):
+    if isinstance(pooled, tuple):  # of each variable, where parties act on some
+        pooled = pooled[0]
+    if not products or pooled is None or pooled.names != design.columns:
         return model
     lags = 1 + design.order
     level, units = np.tile(agreement.mean, lags), np.tile(design.scale, lags)
@@ -265,4 +269,15 @@ def with_party_moments(
             found[party] = moments if blocks else in_units(moments, level, units)[0]
             if pooled.units > 1:
                 found[party] = replace(found[party], mean=pooled.mean)
+            if reports is not None:
+                together = _seen_together(reports[party], design)
+                found[party] = replace(found[party], together=together)
     return replace(model, party_moments=found)
+
+
+def _seen_together(report: TableReport, design: Design) -> FloatArray:
+    """Return the most rows in which a party sees both of two columns, shape (s, s)."""
+    missing = {one.name: one.missing for one in report.columns}
+    seen = [float(report.rows - missing.get(one.name, report.rows)) for one in design.variables]
+    of_columns = np.repeat(seen * (1 + design.order), design.widths)
+    return np.asarray(np.minimum.outer(of_columns, of_columns))

@@ -191,7 +191,9 @@ def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
             simulate("moments", FALSE, output_dir=tmp_path / "killed")
     resumed = simulate("moments", FALSE, output_dir=tmp_path / "killed", resume=True)
     assert resumed.influence == whole.influence
-    assert resumed.warnings == whole.warnings
+    # Single replies are not kept, by which what differs at a party is said in words.
+    (said,) = [text for text in whole.warnings if " differs from the others" in text]
+    assert resumed.warnings == [text for text in whole.warnings if text != said]
 
 
 CHANGE = {"changed_edges": 0, "changes": [], "largest_change": 0.0, "distance": 1.0}

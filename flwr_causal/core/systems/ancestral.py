@@ -22,11 +22,12 @@ from flwr_causal.core.blocks.design import (
     numbers_in_units,
     variables_from_plain,
 )
+from flwr_causal.core.blocks.disagreement import disagreement
 from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.effects import by_adjustment
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.parties import disagreement, known_parties, lacking_parties
+from flwr_causal.core.linear.parties import known_parties, lacking_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.errors import DataError
 
@@ -159,21 +160,22 @@ class AncestralModel(Answers):
         return contrast_table(self._blocks[i], self._blocks[j], found)
 
     def disagreement(self) -> pd.DataFrame:
-        """Compare each party's means and standard deviations with those of all others.
+        """Compare each party's means and standard deviations with those of the others that agree.
 
         Returns
         -------
         DataFrame
-            See :func:`flwr_causal.core.linear.parties.disagreement`; there are no rows of effects.
+            See :func:`flwr_causal.core.blocks.disagreement.disagreement`; there are no rows of
+            effects.
 
         Raises
         ------
         ConfigError
-            If the moments of two parties or more are not known, or variables are blocks of columns.
+            If the moments of two parties or more are not known.
         """
         self._require("disagreement")
-        d = len(self.names)
-        return disagreement(known_parties(self.party_moments), np.zeros((d, d), dtype=np.bool_))
+        d, parties = len(self.names), self.party_moments or {}
+        return disagreement(self._blocks, parties, np.zeros((d, d), dtype=np.bool_))
 
     def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
         """Return the model of rows with missing cells; those of all variables are the same."""
@@ -211,8 +213,6 @@ class AncestralModel(Answers):
     def _lacks(self, question: str) -> str:
         if question == "contrasts" and not self.variables:
             return "all variables are numbers: total_effect is the effect of one unit more"
-        if question == "disagreement" and self.variables:
-            return "parties are compared where all variables are numbers"
         if question == "disagreement":
             return lacking_parties(self.party_moments)
         return ""

@@ -39,6 +39,7 @@ from flwr_causal.core.linear.moments import (
     plain_by_variable,
     with_rows,
 )
+from flwr_causal.core.linear.parties import lacking_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.systems.effects import SystemWithEffects
@@ -65,6 +66,7 @@ OF_ALL_ROWS = {
     **dict.fromkeys(("predict", "predict_proba"), "a prediction"),
     "log_likelihood": "a density",
     "fit_check": "a fit check",
+    "disagreement": "a comparison of parties",
 }
 NO_LAGS = np.zeros((0, 0, 0), dtype=np.bool_)
 #: What is not of series.
@@ -639,6 +641,8 @@ class BlockModel(SystemWithEffects):
                 f"of rows with given values there is not {what}: sample draws such rows, and the "
                 "model without 'conditional' has it"
             )
+        if question == "disagreement":
+            return lacking_parties(self.party_moments)
         if question == "do" and self.seen:
             return (
                 "these rows were chosen by what is seen (conditional), among whose causes an "

@@ -11,6 +11,7 @@ from flwr_causal.core.answers import Answers
 from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.blocks.contrasts import contrast
 from flwr_causal.core.blocks.design import blocks_of_columns
+from flwr_causal.core.blocks.disagreement import disagreement
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.effect import NO_EFFECT
@@ -23,6 +24,8 @@ from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
@@ -197,6 +200,22 @@ class SystemWithEffects(Answers):
     def _rows(self) -> Moments | tuple[Moments, ...]:
         """Moments of the columns, or for each variable its own; a ConfigError if there are none."""
 
+    def disagreement(self) -> pd.DataFrame:
+        """Compare each party with the others that agree: effects along edges, levels, spreads.
+
+        Returns
+        -------
+        DataFrame
+            See :func:`flwr_causal.core.blocks.disagreement.disagreement`.
+
+        Raises
+        ------
+        ConfigError
+            If the moments of two parties or more are not known.
+        """
+        self._require("disagreement")
+        return disagreement(self._variables, self.party_moments or {}, self._edges)
+
     @abstractmethod
     def _response(
         self, change: FloatArray, reading: FloatArray, lag: int
@@ -219,6 +238,11 @@ class SystemWithEffects(Answers):
 
     def _blocks(self, by_party: bool) -> Blocks:
         """Return the moments, with those of each party's rows if they are wanted."""
+        if by_party and not isinstance(self._rows, Moments):
+            raise ConfigError(
+                "standard errors by party need rows that are the same for all variables, and here "
+                "parties act on some: leave by_party out"
+            )
         parties = list(known_parties(self.party_moments).values()) if by_party else []
         return blocks_of_columns(self._variables, self._rows, parties)
 

@@ -39,8 +39,6 @@ from flwr_causal.core.linear.moments import (
     with_rows,
 )
 from flwr_causal.core.linear.parties import (
-    disagreement,
-    known_parties,
     lacking_parties,
     left_out_log_likelihood,
 )
@@ -425,21 +423,6 @@ class LinearModel(SystemWithEffects):
             return []
         return fit_check.edge_tests(self.sample_moments, self._edges)
 
-    def disagreement(self) -> pd.DataFrame:
-        """Compare each party with all others: effects along edges, means, standard deviations.
-
-        Returns
-        -------
-        DataFrame
-            See :func:`flwr_causal.core.linear.parties.disagreement`.
-
-        Raises
-        ------
-        ConfigError
-            If the moments of two parties or more are not known.
-        """
-        return disagreement(known_parties(self.party_moments), self._edges)
-
     def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
         """Return the model of rows with missing cells, see :func:`with_rows`."""
         rows = self._rows
@@ -516,6 +499,9 @@ class LinearModel(SystemWithEffects):
         """``held_out_log_likelihood``, computed from the parties' moments if it is not given."""
         if self.held_out_log_likelihood is not None:
             return float(self.held_out_log_likelihood)
+        rows = self.sample_moments
+        if not isinstance(rows, Moments) or rows.together is not None:
+            return None
         return left_out_log_likelihood(list((self.party_moments or {}).values()), self._edges)
 
     def _lacks(self, question: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.reports.doubts import clear_differences
+from flwr_causal.doubts.parties import clear_differences
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -45,6 +45,7 @@ from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedges import (
     CONTRACT,
+    FIT,
     FUSES,
     MIXED,
     FedGESPartyOptions,
@@ -53,6 +54,7 @@ from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
+from flwr_causal.strategies.fedges.by_party import disagreement_of_tables
 from flwr_causal.strategies.fedges.hidden import separation_tests, separations
 from flwr_causal.strategies.fedges.joined import check_required, joined_counts
 from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions, JoinedCounts
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.ges.counted_pag import SeparationTests
     from flwr_causal.core.ges.fusion import Fusion
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Progress, Step, Training
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
@@ -556,6 +558,24 @@ class FedGES(JoiningStrategy):
         if self.options.incomplete:
             return super().baselines(tables, names, run_alone)
         return ges_baselines(tables, names, self.policy)
+
+    @property
+    def _compared_in(self) -> str:  # type: ignore[override]
+        """The exchange of the tables of the graph's families, where these are counts alone."""
+        return "" if self.options.secure_aggregation else FIT.name
+
+    def _disagreement(
+        self, state: Progress, model: Any, replies: Mapping[str, Arrays], asked: Mapping[str, Any]
+    ) -> pd.DataFrame | None:
+        """Compare the parties by the tables of the families that each of them sent."""
+        if not replies or not getattr(model, "tables", ()):
+            return None
+        order, d = by_name(model.names), len(model.names)
+        edges = np.zeros((d, d), dtype=np.bool_)
+        for child, own in enumerate(model.parents):
+            edges[list(own), child] = True
+        names, states = ([values[k] for k in order] for values in (model.names, model.states))
+        return disagreement_of_tables(replies, asked, names, states, edges[np.ix_(order, order)])
 
     def _pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""

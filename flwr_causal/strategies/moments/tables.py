@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.blocks.design import Design, functions_of
 from flwr_causal.core.linear.levels import about_one_mean
 from flwr_causal.core.options import require
 from flwr_causal.core.series.design import knowledge_masks
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
@@ -80,6 +80,17 @@ class MomentsTables(JoiningStrategy):
         apart = apart or bool(options.party_column)
         by_rows = options.center in ("auto", "global") and not (options.order or options.incomplete)
         return options.aggregation == "mean" and by_rows and not apart
+
+    @property
+    def _for_odd_parties(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Find what a party acts on, weigh it less, or allow for mechanisms of its own."""
+        options = self.options
+        acts = "unknown_targets=True finds what it acts on"
+        less = "aggregation='median' weighs it less"
+        many = "the method fedcausal allows for mechanisms that differ"
+        averaged = options.takes_median and options.aggregation == "mean"
+        possible = averaged and not options.compares_parties
+        return (*([] if options.unknown_targets else [acts]), *([less] if possible else []), many)
 
     @property
     def _different(self) -> type[Part]:
@@ -167,23 +178,29 @@ class MomentsTables(JoiningStrategy):
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
     ) -> Any:
-        """Return a linear system with each party's moments in the units of the data."""
-        if self.options.compares_parties:
-            return model  # run.targets and run.heterogeneity say how parties differ
-        agreement = state.agreement
-        design = solved_design(agreement, self.options)
-        levels = self.options.level_sums and not agreement.targets
-        sets = slice(None, -self.options.fewer_lags or None)
-
-        def own(moments: FloatArray) -> FloatArray:
-            return about_one_mean(moments) if levels else moments[sets].sum(axis=0)
-
-        sent = {
-            party: own(arrays["moments"])
-            for party, arrays in replies.items()
-            if "moments" in arrays
-        }
+        """Return a system with each party's moments in the units of its own."""
+        options, agreement = self.options, state.agreement
+        design = solved_design(agreement, options)
+        levels = options.level_sums and not agreement.targets
+        name, seen = ("expected", reports) if options.incomplete else ("moments", None)
+        arrays = {party: sent[name] for party, sent in replies.items() if name in sent}
+        if options.incomplete:
+            design = replace(design, weighted=False)
+            if not options.takes_blocks:  # z is then in the agreed units
+                design = Design.of(
+                    agreement.names, agreement.mean, agreement.variance, order=options.order
+                )
+            own = {
+                k: one[:-1].sum(axis=0) if levels else one.sum(axis=0) for k, one in arrays.items()
+            }
+        elif options.compares_parties:
+            own = arrays
+        elif levels:
+            own = {party: about_one_mean(one) for party, one in arrays.items()}
+        else:
+            sets = slice(None, -options.fewer_lags or None)
+            own = {party: one[sets].sum(axis=0) for party, one in arrays.items()}
         if design.weighted:
-            pooled = np.sum([agreement.rows[party] * own for party, own in sent.items()], axis=0)
-            sent = {party: design.effective(own, pooled) for party, own in sent.items()}
-        return with_party_moments(model, agreement, sent, design)
+            pooled = np.sum([agreement.rows[party] * one for party, one in own.items()], axis=0)
+            own = {party: design.effective(one, pooled) for party, one in own.items()}
+        return with_party_moments(model, agreement, own, design, seen)

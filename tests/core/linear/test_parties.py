@@ -1,4 +1,4 @@
-"""Standard errors by party, and what is different at one party, against statsmodels."""
+"""Standard errors by party, against statsmodels."""
 
 from dataclasses import replace
 
@@ -8,7 +8,6 @@ import statsmodels.api as sm
 from small_graphs import matrix
 
 from flwr_causal.core.linear.moments import Moments, merge
-from flwr_causal.core.linear.parties import disagreement
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import ConfigError
 
@@ -90,54 +89,6 @@ def test_without_each_partys_moments_there_are_no_errors_by_party():
         replace(model, party_moments=None).total_effect("x", "z", by_party=True)
 
 
-def test_the_party_that_differs_is_the_first_row():
-    rng = np.random.default_rng(4)
-    parts = tables(rng, sizes=(200, 150, 300), spread=0)
-    parts[1][:, 2] += 3 * parts[1][:, 1]  # the sign of y -> z is the other one
-    model = fitted(parts)
-    table = disagreement(model.party_moments, EDGES)
-    assert len(table) == 3 * 3 + 3 * 3 * 2
-    first = table.iloc[0]
-    assert (first["party"], first["what"], first["cause"], first["effect"]) == (
-        "party 1",
-        "effect",
-        "y",
-        "z",
-    )
-    assert first["supports"] == "opposite"
-    assert first["corrected"] < 1e-6
-    own = sm.OLS(parts[1][:, 2], sm.add_constant(parts[1][:, :2])).fit()
-    rest = np.concatenate([parts[0], parts[2]])
-    others = sm.OLS(rest[:, 2], sm.add_constant(rest[:, :2])).fit()
-    np.testing.assert_allclose([first["value"], first["others"]], [own.params[2], others.params[2]])
-    z = (own.params[2] - others.params[2]) / np.hypot(own.bse[2], others.bse[2])
-    np.testing.assert_allclose(first["z"], z)
-    mean = table[(table["what"] == "mean") & (table["party"] == "party 0")].set_index("effect")
-    np.testing.assert_allclose(mean.loc["x", "value"], parts[0][:, 0].mean())
-    np.testing.assert_allclose(mean.loc["x", "others"], np.concatenate(parts[1:])[:, 0].mean())
-    kinds = table[(table["what"] == "effect") & (table["party"] == "party 0")]
-    assert (kinds["supports"] == "yes").all()
-
-
-@pytest.mark.nightly
-def test_tests_of_parties_are_calibrated():
-    rng = np.random.default_rng(5)
-    wrong = 0
-    for _ in range(150):
-        rows = rng.normal(size=(400, 3)) @ np.linalg.inv(np.eye(3) - 0.5 * EDGES)
-        model = fitted(np.array_split(rows, 4))
-        wrong += (disagreement(model.party_moments, EDGES)["corrected"] < 0.05).any()
-    assert 0 < wrong < 17
-
-
-def test_parties_of_few_rows_have_no_effects_of_their_own():
-    parts = tables(np.random.default_rng(6), sizes=(40, 3, 50))
-    table = disagreement(fitted(parts).party_moments, EDGES)
-    effects = table[table["what"] == "effect"]
-    assert set(effects["party"]) == {"party 0", "party 1", "party 2"}
-    assert list(effects[effects["party"] == "party 1"]["effect"]) == ["y"]
-
-
 def test_each_party_is_held_out_in_turn():
     parts = tables(np.random.default_rng(7), spread=0.1)
     model = fitted(parts)
@@ -152,11 +103,13 @@ def test_each_party_is_held_out_in_turn():
     assert replace(model, party_moments=None).fit_check().held_out_log_likelihood is None
 
 
-def test_a_column_that_varies_at_one_party_alone_is_not_compared_with_errors_of_rounding():
-    rng = np.random.default_rng(4)
-    parts = [rng.normal(size=(60, 3)), rng.normal(size=(400, 3))]
-    parts[0][:, 2], parts[1][:, 2] = np.arange(60) == 3, 0.0
-    model = fitted(parts)
-    table = model.disagreement()
-    assert set(table["effect"]) == {"x", "y"}
-    assert model.fit_check().held_out_log_likelihood is None
+def test_errors_by_party_need_rows_without_missing_cells():
+    model = fitted(tables(np.random.default_rng(3)))
+    parts = {
+        name: replace(own, together=np.full((3, 3), 20.0))
+        for name, own in model.party_moments.items()
+    }
+    expected = replace(model, party_moments=parts)
+    with pytest.raises(ConfigError, match="rows without missing cells"):
+        expected.total_effect("x", "z", by_party=True)
+    assert expected.can("disagreement")

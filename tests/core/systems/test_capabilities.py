@@ -29,11 +29,11 @@ KINDS = {
     ),
     "blocks": (
         ("moments", MIXED, {"text_columns": "keep", "knowledge": ORDERED}),
-        "contrast response mean covariance residuals disagreement",
+        "contrast response mean covariance residuals",
     ),
     "series of blocks": (
         ("moments", MIXED_SERIES, {"text_columns": "keep", "order": 1}),
-        "contrast response mean covariance residuals disagreement sample do conditional "
+        "contrast response mean covariance residuals sample do conditional "
         "log_likelihood coefficients",
     ),
     "hidden causes": (
@@ -44,7 +44,7 @@ KINDS = {
     "hidden causes of blocks": (
         ("moments", MIXED, {"hidden_causes": True, "text_columns": "keep"}),
         "contrast response predict_proba conditional coefficients possible_effects do sample "
-        "log_likelihood predict mean covariance residuals fit_check edge_tests disagreement",
+        "log_likelihood predict mean covariance residuals fit_check edge_tests",
     ),
     "categories": (
         ("fedges", CATEGORIES, {"mode": "exact", "knowledge": ORDERED}),

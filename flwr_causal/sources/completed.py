@@ -295,7 +295,8 @@ def expected_moments(
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
     of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
-    taken, said = False, ()
+    taken = False
+    said: tuple[str, ...] = ()
     if levels:
         of_units = SeenSums(*(part[-1] for part in of_sets))
         of_sets = SeenSums(*(part[:-1] for part in of_sets))
@@ -376,9 +377,9 @@ def _levels(
     of_sets: SeenSums, of_units: SeenSums, blocks: Sequence[Variable], *, stated: bool
 ) -> Generator[Step, Any, tuple[bool, tuple[str, ...]]]:
     """Return whether levels are taken out, and the warning of levels that differ."""
-    seen = [np.diagonal(part.sum(axis=0)) for part in of_sets]
+    counts, sums, squares = (np.diagonal(part.sum(axis=0)) for part in of_sets)
     units, between = np.diagonal(of_units.counts), np.diagonal(of_units.products)
-    found = SeenLevels.of(*seen, np.rint(units), between)
+    found = SeenLevels.of(counts, sums, squares, np.rint(units), between)
     flat = named(blocks, found.flat)
     if stated:
         require_varying(flat, 0)

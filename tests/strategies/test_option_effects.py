@@ -75,6 +75,7 @@ VALUES = {
     "regression": ["ridge"],
     "replicas": [2],
     "replicates": [2],
+    "resample": ["parties"],
     "ridge": [3.0],
     "row_id": ["a"],
     "score": ["bdeu", "bic", "qnml", "equal-variance"],

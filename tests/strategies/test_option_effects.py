@@ -139,6 +139,7 @@ REASONS = {
 }
 #: By option, why an accepted value may change nothing in any mode.
 EVERYWHERE = {
+    "center": "of levels that differ, which these tables do not have",
     "seed": "of random choices, which most modes do not make",
     "minimum_count": "of few rows, which methods that join columns may have",
     "small_counts": "of few rows, which methods that know interventions may have",

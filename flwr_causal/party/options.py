@@ -28,11 +28,12 @@ _TEXT = """
     minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER
     output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
     precision=float64|float32 proximity=NUMBER|auto quorum=NUMBER refit=BOOL replicates=NUMBER
-    resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL
-    seed=NUMBER select_order=BOOL series_column=TEXT server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
-    strict=BOOL text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
-    unshared_columns=fail|drop|keep variant=default|paper|personalised
+    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL
+    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
+    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    sparsity=NUMBER|auto|bic|held-out standardize=BOOL strict=BOOL text_columns=fail|drop|keep
+    threshold=NUMBER time_column=TEXT unshared_columns=fail|drop|keep
+    variant=default|paper|personalised
 describe:
     bins=NUMBER categories=TEXT changed_tables=fail|restart columns=TEXT
     constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep
@@ -40,9 +41,9 @@ describe:
     identifiers=auto|fail leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     numbers=TEXT output_dir=TEXT precision=float64|float32 quorum=NUMBER replicates=NUMBER
-    resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER
-    server_timeout=NUMBER signing_key=TEXT small_counts=auto|report|suppress|refuse strict=BOOL
-    text_columns=fail|drop|keep unshared_columns=fail|drop|keep
+    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
+    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=auto|report|suppress|refuse
+    strict=BOOL text_columns=fail|drop|keep unshared_columns=fail|drop|keep
 fedcausal:
     acyclic_server=BOOL aggregation=mean|median arithmetic=float64|float32 candidates=NUMBER
     center=party|global changed_tables=fail|restart columns=TEXT
@@ -53,11 +54,11 @@ fedcausal:
     leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     model=group|linear|mlp noise=own|equal output_dir=TEXT precision=float64|float32
-    proximity=NUMBER|auto quorum=NUMBER refine=evidence|none replicates=NUMBER resume=BOOL
-    round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
-    signing_key=TEXT small_counts=report|suppress|refuse sparsity=NUMBER|auto standardize=BOOL
-    strict=BOOL text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep
-    variant=default|paper
+    proximity=NUMBER|auto quorum=NUMBER refine=evidence|none replicates=NUMBER
+    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
+    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    sparsity=NUMBER|auto standardize=BOOL strict=BOOL text_columns=fail|drop|keep
+    threshold=NUMBER unshared_columns=fail|drop|keep variant=default|paper
 fedges:
     categories=TEXT changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep
     dictionary=TEXT discretize=NUMBER duplicate_columns=fail|drop|keep
@@ -68,10 +69,11 @@ fedges:
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL
     party_column=TEXT patience=NUMBER precision=float64|float32 quorum=NUMBER replicates=NUMBER
-    resume=BOOL round_timeout=NUMBER row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian
-    secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse start=driven|fuse|overwrite strict=BOOL
-    text_columns=fail|drop|keep turn=BOOL unshared_columns=fail|drop|keep variant=default|paper
+    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL seed=NUMBER
+    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    start=driven|fuse|overwrite strict=BOOL text_columns=fail|drop|keep turn=BOOL
+    unshared_columns=fail|drop|keep variant=default|paper
 fedpc:
     batches=NUMBER bins=NUMBER blocks=BOOL categories=TEXT changed_tables=fail|restart
     class_root=BOOL clusters=NUMBER columns=TEXT components=NUMBER
@@ -83,11 +85,11 @@ fedpc:
     max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
     minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em numbers=TEXT
     output_dir=TEXT precision=float64|float32 products=NUMBER queries=federated|central
-    quorum=NUMBER replicas=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
-    row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL sums=NUMBER target=TEXT
-    text_columns=fail|drop|keep trained=TEXT training=auto|sums|triples|one-pass
-    unshared_columns=fail|drop|keep variant=default|paper
+    quorum=NUMBER replicas=NUMBER replicates=NUMBER resample=rows|parties resume=BOOL
+    round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
+    signing_key=TEXT small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL
+    sums=NUMBER target=TEXT text_columns=fail|drop|keep trained=TEXT
+    training=auto|sums|triples|one-pass unshared_columns=fail|drop|keep variant=default|paper
     weights=auto|counts|classes|aligned|em
 lingam:
     aggregation=mean|median center=auto|global|party|series|phase changed_tables=fail|restart
@@ -98,9 +100,9 @@ lingam:
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
     missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT perturbed_from=NUMBER
     perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 quorum=NUMBER
-    replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
-    seed=NUMBER series_column=TEXT server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse standardize=BOOL strict=BOOL
+    replicates=NUMBER resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    secure_aggregation=BOOL seed=NUMBER series_column=TEXT server_timeout=NUMBER
+    signing_key=TEXT small_counts=report|suppress|refuse standardize=BOOL strict=BOOL
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
     unshared_columns=fail|drop|keep
 moments:
@@ -116,13 +118,14 @@ moments:
     numbers=TEXT order=NUMBER output_dir=TEXT parameters=moments|likelihood party_column=TEXT
     perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
     precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
-    refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resume=BOOL
-    ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scales=TEXT score=bic|equal-variance
-    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
-    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    solver=auto|order|class|dagma|notears|ges sparsity=NUMBER|auto|bic|held-out
-    stability=NUMBER standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
-    time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep weight_column=TEXT
+    refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resample=rows|parties
+    resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scales=TEXT
+    score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
+    series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
+    sparsity=NUMBER|auto|bic|held-out stability=NUMBER standardize=BOOL strict=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT unknown_targets=BOOL
+    unshared_columns=fail|drop|keep weight_column=TEXT
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=auto|global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
@@ -132,11 +135,11 @@ notears-admm:
     knowledge=TEXT leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
     missing_values=fail|drop|keep|em model=linear|mlp output_dir=TEXT precision=float64|float32
-    quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT
-    scales=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
-    signing_key=TEXT small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out
-    standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
-    unshared_columns=fail|drop|keep variant=default|paper
+    quorum=NUMBER refit=BOOL replicates=NUMBER resample=rows|parties resume=BOOL
+    round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL secure_aggregation=BOOL
+    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    sparsity=NUMBER|auto|bic|held-out standardize=BOOL strict=BOOL text_columns=fail|drop|keep
+    threshold=NUMBER unshared_columns=fail|drop|keep variant=default|paper
 """
 # </options>
 

@@ -116,9 +116,11 @@ def _by_part(
     method: Method[Any], bundle: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     assert isinstance(bundle, Bundle)
+    # Of a training whose parties are all missing there is nothing, and the training has failed.
     return joined(
-        (part, _as_declared(method, part.exchange, server_round, of_part(part, replies)))
+        (part, _as_declared(method, part.exchange, server_round, own))
         for part in bundle.parts
+        if (own := of_part(part, replies))
     )
 
 

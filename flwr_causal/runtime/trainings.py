@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
+import numpy as np
+
 from flwr_causal.core.interventions.targets import with_shares
 from flwr_causal.core.limits import each
 from flwr_causal.errors import CausalError, DeadlineError
@@ -18,7 +20,7 @@ from flwr_causal.runtime.influence import change_between
 from flwr_causal.runtime.method import Method, Request, StateT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import numpy as np
     import pandas as pd
@@ -122,10 +124,9 @@ class Trainings(Generic[StateT]):
         states = {MAIN: self.inner._init(agreement)}
         parties = list(agreement.rows)
         if self.options.leave_one_out and len(parties) > 1:
-            for place, party in enumerate(parties, start=1):
-                others = {name: rows for name, rows in agreement.rows.items() if name != party}
+            for place in range(1, 1 + len(parties)):
                 without = Training(without=place)
-                states[without] = self.inner._init(replace(agreement, rows=others))
+                states[without] = self.inner._init(self._among(without, agreement))
         return self._with_replicates(TrainingsState(states, {}, agreement))
 
     def _with_replicates(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
@@ -135,8 +136,9 @@ class Trainings(Generic[StateT]):
             return state
         for number in range(1, 1 + self.options.replicates):
             # Each has a state of its own, which may hold a cache.
+            agreement = self._among(Training(replicate=number), state.agreement)
             try:
-                own = self.inner._replicated(state.main, state.agreement, number)
+                own = self.inner._replicated(state.main, agreement, number)
             except DeadlineError:
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
@@ -146,6 +148,17 @@ class Trainings(Generic[StateT]):
                 return state
             states[Training(replicate=number)] = own
         return replace(state, states=states, failed=failed)
+
+    def _among(self, training: Training, agreement: Agreement) -> Agreement:
+        """Return the agreement of the parties that take part in a training."""
+        parties = list(agreement.rows)
+        if training.replicate and self.options.resample == "parties":
+            taking = drawn_parties(parties, self.options.seed, training.replicate)
+        elif training.without:
+            taking = [name for name in parties if name != parties[training.without - 1]]
+        else:
+            return agreement
+        return replace(agreement, rows={name: agreement.rows[name] for name in taking})
 
     def _request(self, state: TrainingsState[StateT]) -> Request:
         """Return the requests of all trainings that have not finished, in one."""
@@ -181,7 +194,11 @@ class Trainings(Generic[StateT]):
         if self._latest[0] is not state:
             running = self._running(state)
             requests = {
-                training: _among(training, self.inner._request(running[training]), state.rows)
+                training: _asking(
+                    self.inner._request(running[training]),
+                    self._among(training, state.agreement).rows,
+                    state.rows,
+                )
                 for training in each("what trainings ask", running)
             }
             self._latest = (state, requests)
@@ -208,6 +225,9 @@ class Trainings(Generic[StateT]):
             own = part.replies(replies, [party for party in state.rows if request.asks(party)])
             if training == MAIN:
                 states[MAIN], info = self.inner._close(state.main, own)
+                continue
+            if not own.parties:
+                failed[training] = "none of its parties replied"
                 continue
             try:
                 states[training], _ = self.inner._close(states[training], own)
@@ -361,13 +381,31 @@ class Trainings(Generic[StateT]):
         return self.inner, before.main, BundlePart(MAIN, request.exchange)
 
 
-def _among(training: Training, request: Request, parties: Collection[str]) -> Request:
-    """Return a request without the party that its training leaves out."""
-    if not training.without:
+def drawn_parties(parties: Sequence[str], seed: int, replicate: int) -> list[str]:
+    """Return the parties that take part in a replicate, in their order.
+
+    Of K parties they are the square root of K, rounded, drawn without replacement: few of those
+    that differ are then in one replicate together.
+
+    Parameters
+    ----------
+    parties : sequence of str
+        K names; which are drawn does not depend on their order.
+    seed, replicate : int
+        They determine the draw.
+    """
+    count = max(1, round(len(parties) ** 0.5))
+    rng = np.random.default_rng([seed, replicate])
+    chosen = set(rng.choice(sorted(parties), count, replace=False).tolist())
+    return [name for name in parties if name in chosen]
+
+
+def _asking(request: Request, taking: Collection[str], parties: Collection[str]) -> Request:
+    """Return a request of those parties alone that take part in its training."""
+    if len(taking) == len(parties):
         return request
-    left_out = list(parties)[training.without - 1]
-    asked = [party for party in parties if party != left_out and request.asks(party)]
-    own = {party: values for party, values in request.own.items() if party != left_out}
+    asked = [party for party in parties if party in taking and request.asks(party)]
+    own = {party: values for party, values in request.own.items() if party in taking}
     return replace(request, parties=asked, own=own)
 
 

@@ -60,7 +60,7 @@ class PartyAsCause(Part):
     """
 
     text = "party_column"
-    gives = all_but("centring", "levels")
+    gives = all_but("numbers", "centring", "levels")
 
     party_column: str = option("", needs=("pooled", "reports", "rows", "states"))
 

@@ -81,6 +81,7 @@ SENT = {
     "num_counts": "size of what returns",
     "num_sums": "size of what returns",
     "num_products": "size of what returns",
+    "levels": "whether they are taken out, by the option center and the parties' sums",
     "domain": "follows from the parties' reports and agreed cut points",
     "fingerprint": "of the circuit that a query asks about",
     "column": "that a query asks about",
@@ -262,7 +263,7 @@ def test_learner_settings_are_options_each():
 def test_a_party_divides_its_series_into_few_folds():
     options = Moments(order=1, center="global").client_options
     contract = METHODS["moments"].client.contract
-    few = setup_for(TABLES, options=replace(options, num_folds=5))
+    few = setup_for(TABLES, options=replace(options, num_folds=5, level_sums=False))
     assert contract.sizes(few, 9)["folds"] == 5
     many = to_plain(replace(options, num_folds=60))
     with pytest.raises(ConfigError, match="'num_folds' is 60; it must be from 1 to 5"):

@@ -12,7 +12,7 @@ from federations import app_of
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.data.read.tables import read_table
@@ -25,9 +25,11 @@ from flwr_causal.party.table_digest import digest
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import BundlePart, Training, bundle_of, exchange_of, parts_of
 from flwr_causal.protocol.contract import Contract
+from flwr_causal.runtime.trainings import drawn_parties
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Result
+from flwr_causal.strategies import Moments as MomentsStrategy
 from flwr_causal.testing import check_method
 from flwr_causal.testing.checks import CHECKS
 from flwr_causal.testing.subject import CheckSkippedError, Spy, Subject
@@ -310,6 +312,147 @@ def test_a_bundle_declares_what_its_parts_declare():
     assert declared["replicate 2: products"].combine == declared["products"].combine == "sum"
     assert declared["replicate 2: scaled"].shape == ("replicate 2: k",)
     assert bundle.sizes({"d": 4})["replicate 2: d"] == 4
+
+
+# Replicates of some of the parties.
+
+
+def test_the_parties_of_a_replicate_do_not_depend_on_their_order():
+    names = [f"p{k}" for k in range(9)]
+    drawn = [drawn_parties(names, 5, number) for number in range(1, 300)]
+    assert all(len(set(own)) == 3 and own == [n for n in names if n in own] for own in drawn)
+    assert {*drawn_parties(names[::-1], 5, 7)} == {*drawn[6]}
+    shares = np.array([sum(name in own for own in drawn) for name in names]) / len(drawn)
+    np.testing.assert_allclose(shares, 1 / 3, atol=0.1)
+    assert [len(drawn_parties(names[:k], 0, 1)) for k in (1, 2, 3, 4, 6, 7)] == [1, 1, 2, 2, 2, 3]
+
+
+def test_a_replicate_of_parties_has_the_edges_of_the_parties_that_are_drawn():
+    """One party of four has an edge: it has the confidence of being drawn."""
+    rng, number = np.random.default_rng(0), 12
+    tables = [rng.normal(size=(300, 2)) for _ in range(4)]
+    tables[2][:, 1] += 2 * tables[2][:, 0]
+    names = [f"party {k}" for k in range(4)]
+    drawn = [drawn_parties(names, 3, replicate) for replicate in range(1, 1 + number)]
+    share = np.mean(["party 2" in own for own in drawn])
+    assert 0 < share < 1
+    options = {"solver": "class", "replicates": number, "seed": 3}
+    rows = simulate("moments", tables, **options).graph.adjacency_confidence
+    run, pairs = spied("moments", tables, **options, resample="parties")
+    np.testing.assert_allclose([rows[0, 1], run.graph.adjacency_confidence[0, 1]], [1, share])
+    # A party sends the replicates for which it is drawn, and no others.
+    for name, (_, reply) in zip(names, pairs, strict=True):
+        sent = [f"replicate {k}: moments" for k, own in enumerate(drawn, start=1) if name in own]
+        assert list(records.arrays_of(reply.content)) == ["moments", *sent]
+
+
+@pytest.mark.slow
+def test_confidences_of_parties_that_differ_are_calibrated():
+    """Two of six parties have other weights: by rows edges of confidence 1 are false."""
+    sure, means = {"rows": [], "parties": []}, {"rows": [], "parties": []}
+    for seed in range(3):
+        tables, edges = differing(np.random.default_rng(seed))
+        for resample in sure:
+            options = {"solver": "class", "replicates": 20, "resample": resample}
+            graph = simulate("moments", tables, **options).graph
+            found, pairs = graph.adjacency_confidence, np.triu(graph.adjacency | graph.adjacency.T)
+            sure[resample] += edges[np.triu(found > 0.999)].tolist()
+            means[resample].append(float(np.mean(found[pairs]) - np.mean(edges[pairs])))
+    assert np.mean(sure["rows"]) < 0.9
+    assert np.mean(sure["parties"]) > 0.97
+    assert np.mean(means["rows"]) > 0.15
+    assert abs(np.mean(means["parties"])) < 0.1
+
+
+def differing(rng):
+    """Tables of six parties, two of which have other weights, and the pairs that are edges."""
+    names, size = 10, 400
+    shape = np.triu(rng.random((names, names)) < 0.35, 1)
+
+    def weights():
+        return shape * rng.choice([-1, 1], shape.shape) * rng.uniform(0.4, 1.2, shape.shape)
+
+    common = weights()
+    systems = [common, common, weights(), common, weights(), common]
+    order = rng.permutation(names)
+    tables = [
+        (rng.normal(size=(size, names)) @ np.linalg.inv(np.eye(names) - own))[:, order]
+        for own in systems
+    ]
+    return tables, (shape | shape.T)[np.ix_(order, order)]
+
+
+def test_a_replicate_of_parties_is_that_of_a_run_of_them_alone():
+    drawn = [drawn_parties([f"party {k}" for k in range(3)], 0, number) for number in (1, 2)]
+    run, pairs = spied("moments", FRAMES, replicates=2, resample="parties")
+    replies = [records.arrays_of(reply.content) for _, reply in pairs]
+    shares = np.zeros((4, 4))
+    for number, own in enumerate(drawn, start=1):
+        places = [int(name.removeprefix("party ")) for name in own]
+        rows = [len(FRAMES[k]) for k in places]
+        sums = [replies[k][f"replicate {number}: moments"][0] for k in places]
+        products = np.average(sums, axis=0, weights=rows)
+        mean = products[0, 1:]
+        second = products[1:, 1:] - np.outer(mean, mean)
+        moments = Moments(sum(rows), mean, second, ("x0", "x1", "x2", "x3"))
+        shares += search_orders(moments, EdgeMasks.free(4), least_effect=0.1).best.adjacency / 2
+    np.testing.assert_array_equal(run.graph.confidence, shares)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("moments", {"missing_values": "em"}),
+        ("moments", {"secure_aggregation": True, "groups": 2}),
+        ("moments", {"leave_one_out": True}),
+        ("fedcausal", {"model": "linear"}),
+    ],
+)
+def test_parties_are_drawn_in_runs_of_all_kinds(method, options):
+    tables = [*FRAMES, *(frame + 0.01 for frame in FRAMES)]
+    given = {"replicates": 3, "resample": "parties", **options}
+    run = simulate(method, tables, **given)
+    assert run.graph.confidence.max() == 1
+    assert not any("could not be fitted" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"replicates": 0}, "'rows' without replicates"),
+        ({"fraction_train": 0.5}, "'rows' with fraction_train"),
+        ({"aggregation": "median"}, "'rows' with aggregation='median'"),
+        ({"secure_aggregation": True}, "'rows', or groups given, with secure_aggregation=True"),
+    ],
+)
+def test_draws_of_parties_need_replicates_and_single_replies(options, remedy):
+    with pytest.raises(ConfigError, match=rf"'resample' is 'parties'; it must be {remedy}\."):
+        MomentsStrategy(resample="parties", **{"replicates": 2, **options})
+
+
+def test_a_replicate_whose_parties_do_not_reply_has_failed():
+    """The run goes on: what is left is the confidence of the others."""
+    tables = [*FRAMES, *FRAMES]
+    lost = drawn_parties([f"party {k}" for k in range(6)], 0, 1)
+
+    class Silent(Spy):
+        places: ClassVar = {}
+
+        def after(self, messages, replies):
+            for reply in replies:
+                if "party" in (told := records.config_of(reply.content)):
+                    self.places[reply.metadata.src_node_id] = told["party"]
+            asks = "exchange" in records.config_of(messages[0].content)
+            return [
+                reply
+                for reply in replies
+                if not (asks and self.places[reply.metadata.src_node_id] in lost)
+            ]
+
+    options = {"replicates": 4, "resample": "parties", "round_timeout": 1.0, "max_rounds": 2}
+    run = simulate("fedcausal", tables, wrap_grid=Silent, model="linear", **options)
+    assert any("none of its parties replied" in warning for warning in run.warnings)
+    assert run.graph.confidence.max() == 1
 
 
 def test_one_party_cannot_be_left_out():

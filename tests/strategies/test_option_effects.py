@@ -75,6 +75,7 @@ VALUES = {
     "regression": ["ridge"],
     "replicas": [2],
     "replicates": [2],
+    "resample": ["parties"],
     "ridge": [3.0],
     "row_id": ["a"],
     "score": ["bdeu", "bic", "qnml", "equal-variance"],
@@ -138,6 +139,7 @@ REASONS = {
 }
 #: By option, why an accepted value may change nothing in any mode.
 EVERYWHERE = {
+    "center": "of levels that differ, which these tables do not have",
     "seed": "of random choices, which most modes do not make",
     "minimum_count": "of few rows, which methods that join columns may have",
     "small_counts": "of few rows, which methods that know interventions may have",

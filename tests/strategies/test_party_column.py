@@ -144,6 +144,7 @@ def test_parties_must_have_different_names():
     [
         *({"order": 1}, {"local_graphs": True}, {"unknown_targets": True}, {"epsilon": 1.0}),
         *({"text_columns": "drop"}, {"center": "party"}, {"exclude": "clinic"}),
+        *({"solver": "dagma"}, {"standardize": True}),
         *({"numbers": "clinic"}, {"knowledge": Knowledge(required=[("age", "clinic")])}),
     ],
 )

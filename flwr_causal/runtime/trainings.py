@@ -22,7 +22,6 @@ from flwr_causal.runtime.method import Method, Request, StateT
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    import numpy as np
     import pandas as pd
     from flwr.app import ArrayRecord, ConfigRecord, Message
     from flwr.serverapp import Grid

@@ -87,7 +87,6 @@ SENT = {
     "column": "that a query asks about",
     "seed": "of the random numbers of a query",
     "within": "the option target of fedpc",
-    "levels": "whether center='auto' has become 'party', which is an option",
     "requests": "earlier requests, each of which is judged",
     TRAININGS: "the options replicates and leave_one_out",
     EXCHANGES: "judged by the contract",

@@ -446,12 +446,8 @@ def test_a_changed_step_does_what_the_page_says(promise):
 @pytest.mark.parametrize(
     ("right", "wrong", "promise"),
     [
-        ("self.options.threshold / np.maximum", "1.0 * np.maximum", adaptive),
-        (
-            "graph=graph, model=model, scores=np.abs(graph.raw_weights)",
-            "graph=graph, model=model",
-            adaptive,
-        ),
+        ("self.threshold / np.maximum", "1.0 * np.maximum", adaptive),
+        ("graph=graph, scores=np.abs(graph.raw_weights)", "graph=graph", adaptive),
         ('info["sparsity"] * factors', 'info["sparsity"]', adaptive),
         ("1.0 / (1.0 + np.abs", "1.0 * (1.0 + np.abs", reweighted),
         ("return replace(problem, relative_sparsity=factors)", "return problem", reweighted),
@@ -469,8 +465,9 @@ def test_a_wrong_change_is_noticed(right, wrong, promise):
 
 def test_a_subclass_may_have_an_id_of_its_own():
     named = STEPS.replace(
-        "    def solve(self",
-        '    contract = replace(Moments.contract, method="adaptive-moments")\n\n    def solve(self',
+        "    options: AdaptiveOptions",
+        "    options: AdaptiveOptions\n"
+        '    contract = replace(Moments.contract, method="adaptive-moments")',
         1,
     ).replace(
         "    def table(self",

@@ -60,8 +60,8 @@ TRICKS = {
     'missing-values = "fail"': ("missing-values", {"policy__missing_values": "drop"}),
     'text-columns = ["fail"]': ("text-columns", {"policy__text_columns": "drop"}),
     'unshared-columns = "fail"': ("unshared-columns", {"policy__unshared_columns": "keep"}),
-    'center = "global"': ("center", {"option__center": "party"}),
-    'center = ["global"]': ("center", {"option__center": None}),
+    'center = "auto"': ("center", {"option__center": "party"}),
+    'center = ["auto"]': ("center", {"option__center": None}),
     "seed = 0": ("seed", {"option__seed": None}),
     "standardize = false": ("standardize", {"option__standardize": 0}),
     'sparsity = "bic"': ("sparsity", {"option__held_out": True}),
@@ -74,7 +74,7 @@ TRICKS = {
 
 
 FORMLESS = (
-    *('center = ["global"]', "seed = 0", "standardize = false", 'row-id = ""'),
+    *('center = ["auto"]', "seed = 0", "standardize = false", 'row-id = ""'),
     *("order = {most = 3}", "order = {most = 4}", "order = {most = 5}"),
 )
 
@@ -288,7 +288,6 @@ def key_of(directory):
     "changes",
     [
         {"option__standardize": True},
-        {"option__center": "party"},
         {"option__seed": 7},
         {"option__interventions": "x0"},
         {"option__held_out": True},
@@ -515,7 +514,7 @@ def test_an_agreement_on_a_column_that_is_left_out_is_refused(tmp_path, rule):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"option__center": "party"}, "options.center"),
+        ({"option__standardize": True}, "options.standardize"),
         ({"precision": "float32"}, "options.precision"),
         ({"option__order": 2}, "options.order"),
         ({"policy__missing_values": "drop"}, "options.missing-values"),

@@ -53,7 +53,7 @@ def spied(method, parties, **options):
 
 
 def test_moments_of_a_replicate_are_those_of_the_rows_that_are_drawn():
-    run, pairs = spied("moments", FRAMES, replicates=R)
+    run, pairs = spied("moments", FRAMES, replicates=R, center="global")
     mean = np.concatenate(FRAMES).mean(axis=0)
     for frame, (_, reply) in zip(FRAMES, pairs, strict=True):
         key = int(digest(read_table(frame), "rows 0"), 16)

@@ -289,7 +289,7 @@ def test_a_strategy_assumes_anew_in_each_run():
 def test_the_other_options_limit_what_is_assumed():
     run = simulate("moments", tables(wards), solver="dagma")
     assert assumed_of(run) == {"text_columns": "drop"}
-    run = simulate("moments", tables(gaps), center="party")
+    run = simulate("moments", tables(gaps), aggregation="median")
     assert assumed_of(run) == {"missing_values": "drop"}
     run = simulate("moments", tables(patients, wards), exclude="dose")
     assert run.config["assumed"]["exclude"] == "dose,patient"

@@ -101,7 +101,7 @@ def test_options_that_were_given_stay_and_those_that_do_not_fit_them_are_not_nam
     assert error.settings["exclude"] == "lab,patient,admitted"
     assert "unshared_columns" not in error.settings
     assert simulate("moments", hospitals(), standardize=True, **error.settings).graph is not None
-    error = refusal("moments", hospitals(), center="party")
+    error = refusal("moments", hospitals(), aggregation="median")
     assert error.settings["missing_values"] == error.settings["unshared_columns"] == "drop"
 
 

@@ -229,7 +229,7 @@ def test_interventions_reveal_what_observations_of_unequal_noise_hide(target):
     ("method", "options", "message"),
     [
         ("notears-admm", {"model": "mlp"}, "'model' is 'mlp'; it must be 'linear' with interv"),
-        ("notears-admm", {"center": "party"}, "'center' is 'party'; it must be 'global' with"),
+        ("notears-admm", {"center": "party"}, "'center' is 'party'; it must be 'auto' or"),
         ("notears-admm", {"aggregation": "median"}, "'aggregation'.*must be 'mean' with"),
         ("notears-admm", {"sparsity": "held-out"}, "'sparsity'.*'bic' or a number with"),
         ("2dbn", {"center": "series"}, "'center' is 'series'; it must be 'global' with"),

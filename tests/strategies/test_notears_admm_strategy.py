@@ -156,7 +156,8 @@ def test_levels_of_the_parties_do_not_matter_when_each_centres_its_own():
     assert np.array_equal(one.adjacency, TRUE)
     assert np.array_equal(one.adjacency, other.adjacency)
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-6)
-    assert not np.array_equal(graph_of(shifted).adjacency, TRUE)
+    np.testing.assert_allclose(graph_of(shifted).weights, other.weights, atol=1e-6)
+    assert not np.array_equal(graph_of(shifted, center="global").adjacency, TRUE)
 
 
 def test_a_constant_level_of_all_never_matters():

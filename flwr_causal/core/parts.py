@@ -48,6 +48,7 @@ WORDS: Mapping[str, str] = {
     "sets": "sums for each set of intervention targets",
     "folds": "sums of held-out rows",
     "functions": "sums of functions of the columns",
+    "scores": "sums of normal scores of the columns",
     # Of the graph.
     "sufficiency": "a graph without hidden common causes",
     "solvers": "a graph by each solver of linear effects, with its Gaussian BIC",

@@ -94,6 +94,7 @@ REFIT = Exchange(
 PARTS = replace(
     COMPARED,
     meaning="the second moments of each party's rows: the server looks for how they differ",
+    sends=(),
     returns=(
         replace(
             COMPARED.returns[0],

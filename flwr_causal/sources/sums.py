@@ -9,7 +9,7 @@ import numpy as np
 from flwr_causal.contract.answers import answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.core.folds import stretches
-from flwr_causal.protocol.second_moments import impossible_products, largest_sums
+from flwr_causal.protocol.second_moments import SCORES, impossible_products, largest_sums
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.sources.levels import about_levels, levels_of_rows
 from flwr_causal.sources.products import Products
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SUMS = Exchange(
     "sums",
     "the second moments of the parties' rows, from which the server solves for the graph",
+    sends=(SCORES,),
     returns=(
         Disclosure(
             "moments",
@@ -39,9 +40,9 @@ SUMS = Exchange(
             "model='additive' or 'curved' further functions of it), for each state of a category "
             "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
             "of states; and of time series their lags, with center='phase' after a mark of the "
-            "rows that are not perturbed. With center='auto' or 'party' one array more, the products "
-            "of the means of the party's rows, or of each of its series, with their number at "
-            "[0, 0]",
+            "rows that are not perturbed. With center='auto' or 'party' one array more, the "
+            "products of the means of the party's rows, or of each of its series, with their "
+            "number at [0, 0]",
             ("folds", "s", "s"),
             "second-moments",
             "mean",

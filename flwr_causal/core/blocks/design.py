@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.blocks.normal_scores import NormalScores, scores_from_plain
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
 from flwr_causal.core.linear.effects import Blocks
 from flwr_causal.core.linear.moments import Moments, columns_of
@@ -70,12 +71,15 @@ class Number:
     functions : int, default 1
         Columns of the block, 1 to 5: the number itself, and further functions of it, see
         :func:`flwr_causal.core.nonlinear.basis.raw_basis`.
+    scores : NormalScores, optional
+        The normal scores that take the place of the values, with mean 0 and scale 1.
     """
 
     name: str
     mean: float
     scale: float
     functions: int = 1
+    scores: NormalScores | None = None
 
     @property
     def width(self) -> int:
@@ -97,8 +101,14 @@ class Number:
 
     def columns(self, values: NDArray[Any]) -> FloatArray:
         """Return the columns of rows, shape (n, width), from their numbers."""
-        standardised = (np.asarray(values, dtype=np.float64) - self.mean) / self.scale
-        return functions_of_rows(standardised[:, None], self.functions)
+        given = np.asarray(values, dtype=np.float64)
+        given = given if self.scores is None else self.scores.of(given)
+        return functions_of_rows(((given - self.mean) / self.scale)[:, None], self.functions)
+
+    def values(self, standardised: FloatArray) -> FloatArray:
+        """Return the numbers of which these are the first column."""
+        found = self.mean + self.scale * standardised
+        return found if self.scores is None else self.scores.back(found)
 
 
 @dataclass(frozen=True)
@@ -205,9 +215,17 @@ def variables_of(
 def variables_from_plain(plain: Sequence[dict[str, Any]]) -> tuple[Variable, ...]:
     """Return variables of their fields, as ``dataclasses.asdict`` gives them."""
     return tuple(
-        Category(**{**one, "states": tuple(one["states"])}) if "states" in one else Number(**one)
+        Category(**{**one, "states": tuple(one["states"])})
+        if "states" in one
+        else Number(**{**one, **_scores_of(one)})
         for one in plain
     )
+
+
+def _scores_of(plain: dict[str, Any]) -> dict[str, NormalScores]:
+    """Return the normal scores of a number's fields, if it has some."""
+    given = plain.get("scores")
+    return {"scores": scores_from_plain(given)} if given else {}
 
 
 def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]:
@@ -318,6 +336,14 @@ class Design:
     def with_scales(self, scale: FloatArray) -> Design:
         """Return the design of numbers that are divided by scales of their own, shape (d,)."""
         return self._with("scale", scale)
+
+    def with_scores(self, scores: Sequence[NormalScores]) -> Design:
+        """Return the design of numbers that are normal scores; those of categories are not read."""
+        variables = tuple(
+            replace(one, scores=own) if isinstance(one, Number) else one
+            for one, own in zip(self.variables, scores, strict=True)
+        )
+        return replace(self, variables=variables)
 
     def _with(self, field: str, values: FloatArray) -> Design:
         """Return the design of numbers with other values of a field, shape (d,)."""

@@ -28,6 +28,7 @@ from flwr_causal.runtime.algorithm import Choice, Note
 from flwr_causal.sources.by_party import products_by_party
 from flwr_causal.sources.completed import completed_products
 from flwr_causal.sources.joined import joined_products
+from flwr_causal.sources.normal_scores import by_scores, in_scores, with_scores
 from flwr_causal.sources.products import Products, solved_design, target_info
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.blocks.normal_scores import NormalScores
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.order_search import OrderSolution
@@ -147,9 +149,19 @@ class Moments(JoiningStrategy, LinearStrategy):
         -------
         Result
         """
+        if self.options.takes_scores:
+            trained = partial(self._trained, replicate=replicate)
+            return (yield from by_scores(agreement, trained))
+        return (yield from self._trained(agreement, replicate=replicate))
+
+    def _trained(
+        self, agreement: Agreement, scores: Sequence[NormalScores] = (), *, replicate: int
+    ) -> Training:
+        """Train in the units of the agreement: of the data, or of the normal scores given."""
         masks = self.masks(agreement)
         # The parties' sums add up to those of the pooled rows, which are sufficient ...
         pooled = yield from self._pooled(agreement, masks, replicate)
+        pooled = with_scores(pooled, scores) if scores else pooled
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
         if self.options.tells_hidden and not replicate:
@@ -346,6 +358,13 @@ class Moments(JoiningStrategy, LinearStrategy):
         of_effects = not (self.options.takes_blocks or self.options.hidden_causes)
         return super()._weighs_in_units and of_effects
 
+    def _annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
+        """Return the graph with background knowledge; normal scores have standard deviations 1."""
+        graph = super()._annotated(state, graph)
+        if not self.options.takes_scores or graph.deviations is None:
+            return graph
+        return replace(graph, deviations=np.ones(len(graph.names)))
+
     @property
     def _withholds_totals(self) -> bool:  # type: ignore[override]
         """Whether the parties report names of columns only: a release has all that is known."""
@@ -379,7 +398,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             expected = replace(expected, columns=0)
         if options.unknown_targets:  # levels and spreads differ where parties act
             expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
-        no_units = options.finds_class or options.hidden_causes
+        no_units = options.finds_class or options.hidden_causes or options.takes_scores
         return replace(expected, raw_units=False) if no_units else expected
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
@@ -448,7 +467,10 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Return a linear system with each party's moments in the units of the data."""
         if self.options.compares_parties:
             return model  # run.targets and run.heterogeneity say how parties differ
-        design = solved_design(state.agreement, self.options)
+        agreement = state.agreement
+        if self.options.takes_scores:
+            agreement = in_scores(agreement)
+        design = solved_design(agreement, self.options)
         further = self.options.fewer_lags + (
             self.options.level_sums and not state.agreement.targets
         )
@@ -458,4 +480,4 @@ class Moments(JoiningStrategy, LinearStrategy):
             for party, arrays in replies.items()
             if "moments" in arrays
         }
-        return with_party_moments(model, state.agreement, sent, design)
+        return with_party_moments(model, agreement, sent, design)

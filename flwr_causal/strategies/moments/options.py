@@ -83,6 +83,13 @@ class LaggedEffects(Lagged):
 # Sources: how the sums of the rows reach the server.
 
 
+class NormalScores(Part):
+    """Sums of normal scores in place of the values of numbers."""
+
+    text = "scale='normal-scores'"
+    gives = all_but("centring")
+
+
 class ExpectedSums(Part):
     """Sums of rows with missing cells, by expectation-maximisation."""
 
@@ -175,7 +182,7 @@ class JoinedRows(JoinedColumns):
     """Sums over rows without time whose columns are at different parties."""
 
     gives = JoinedColumns.gives - words(
-        "centring", "levels", "median", "folds", "functions", "iterations", "sets"
+        "centring", "levels", "median", "folds", "functions", "iterations", "sets", "scores"
     )
 
 
@@ -387,6 +394,13 @@ class MomentsOptions(
     text_columns : {"auto", "fail", "drop", "keep"}, default "auto"
         What to do about columns that hold no numbers: fail, leave them out, or take them as
         categories.
+    scale : {"data", "normal-scores"}, default "data"
+        "normal-scores" takes the normal score of each number in place of its value, by its rank
+        among the rows of all parties (nonparanormal: Liu, Lafferty & Wasserman 2009; Harris &
+        Drton 2013): where effects are linear between monotone functions of the columns, such as
+        logarithms, and where a few cells are mistyped. It takes one exchange more, in which
+        parties count their rows up to the points of a grid. Effects and weights are then in
+        standard deviations of normal scores.
     model : {"linear", "additive", "curved"}, default "linear"
         "additive" lets every effect be a sum of five functions of its cause, the same at all
         parties (``core.nonlinear.additive``). The parties send their second moments,
@@ -432,6 +446,7 @@ class MomentsOptions(
     text_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
     center: Literal["auto", "global", "party", "series", "phase"] = "auto"  # type: ignore[assignment]
     standardize: bool = option(False, needs="numbers")
+    scale: Literal["data", "normal-scores"] = option("data", needs="scores")
     model: Literal["linear", "additive", "curved"] = option(
         "linear",
         needs={
@@ -464,8 +479,10 @@ class MomentsOptions(
     @property
     def _design(self) -> list[type[Part]]:
         """What a row becomes."""
-        blocks: list[type[Part]] = [BlockColumns] if self.takes_blocks else []
-        return [*blocks, LaggedEffects] if self.order else blocks
+        found: list[type[Part]] = [BlockColumns] if self.takes_blocks else []
+        if self.takes_scores:
+            found.append(NormalScores)
+        return [*found, LaggedEffects] if self.order else found
 
     @property
     def _source(self) -> list[type[Part]]:
@@ -505,6 +522,11 @@ class MomentsOptions(
     def takes_blocks(self) -> bool:
         """Whether a variable is a block of columns: a category, or functions of a number."""
         return takes_blocks(self, self.text_columns)
+
+    @property
+    def takes_scores(self) -> bool:
+        """Whether numbers are normal scores."""
+        return self.scale == "normal-scores"
 
     @property
     def block_limits(self) -> dict[str, Any]:

@@ -198,7 +198,8 @@ def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext
     """
     setup, report = known.setup, known.report
     options: LinearPartyOptions = setup.options
-    if not report.has_sums or not len(names):
+    # Of normal scores a report says nothing.
+    if not report.has_sums or not len(names) or options.scores:
         return ""
     columns = {column.name: column for column in report.columns}
     reported = [columns[name] for name in names]
@@ -270,10 +271,9 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
         other = np.abs(own - np.diag(shares)).max(initial=0.0) > error
         if other or shares.min(initial=0.0) < -error or shares.sum() > rows + error:
             return f"the products of the states of '{block.name}' are not those of counts of rows"
-    # Series that are centred by their own means report no squares about the agreed ones, and
-    # parties none of normal scores.
-    unlike = setup.options.center in ("series", "phase") or setup.options.scores
-    if known.resampled or unlike:
+    # Series that are centred by their own means report no squares about the agreed ones.
+    own_levels = setup.options.center in ("series", "phase")
+    if known.resampled or own_levels:
         return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
 
@@ -336,8 +336,6 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
             return f"the column '{name}' has values in other rows than the party reported"
         if name in columns:
             squares[name] = float(products[first, first]) * block.scale**2
-    if known.setup.options.scores:
-        return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
 
 

@@ -27,7 +27,9 @@ TOTALS = Exchange(
     returns=(
         Disclosure(
             "totals",
-            "number of rows, and of each agreed column its rows, the sum and the sum of squares",
+            "number of rows, and of each agreed column its rows, the sum and the sum of squares, "
+            "and of methods on numbers whether a few values lie apart and whether it is skewed as "
+            "amounts are (`apart` and `skewed` below), which add up to numbers of parties",
             ("*",),
             combine="sum",
         ),
@@ -42,11 +44,13 @@ TOTALS_NUMBER = 0
 _RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
 # A 1 stands so often before the numbers.
 _FRAME = 2
+# The sums of each column.
+_OF_COLUMN = 5
 
 
 def size(names: Sequence[str]) -> Size:
     """Return the words for these columns."""
-    return Size(_FRAME, exact.WORDS * (1 + 3 * len(names)))
+    return Size(_FRAME, exact.WORDS * (1 + _OF_COLUMN * len(names)))
 
 
 def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDArray[np.uint64]:
@@ -64,7 +68,7 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
     sums = [Fraction(report.rows)]
     for name in names:
         if name not in columns:
-            sums += [Fraction(0)] * 3
+            sums += [Fraction(0)] * _OF_COLUMN
             continue
         column = columns[name]
         n = report.rows_with(column)
@@ -72,6 +76,7 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
         # Of the deviations from 0, or from the party's mean.
         of_level = -(remainder**2) / max(n, 1) if within else (2 * remainder + n * mean) * mean
         sums += [Fraction(n), n * mean + remainder, Fraction(column.squares) + of_level]
+        sums += [Fraction(column.apart), Fraction(column.skewed)]
     return np.concatenate([np.ones(_FRAME, dtype=np.uint64), exact.encoded(sums)])
 
 
@@ -105,7 +110,8 @@ def report_of(
     if not 1 <= n <= parties * MOST_ROWS or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")
     columns = []
-    for name, held, first, second in zip(names, sums[::3], sums[1::3], sums[2::3], strict=True):
+    of_columns = [sums[k::_OF_COLUMN] for k in range(_OF_COLUMN)]
+    for name, held, first, second, apart, skewed in zip(names, *of_columns, strict=True):
         if not 1 <= held <= n:
             if held == 0:
                 raise SumError(
@@ -127,6 +133,8 @@ def report_of(
                 mean=float(mean),
                 remainder=float(remainder),
                 squares=float(squares),
+                apart=apart > 0,
+                skewed=skewed > 0,
             )
         )
     return TableReport(n, 0, tuple(columns), has_sums=bool(names))

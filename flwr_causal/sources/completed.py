@@ -514,7 +514,7 @@ def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
         As of :func:`estimate_of`.
     """
     estimate = estimate_of(asked)
-    if asked.get("levels"):
+    if "levels" in asked and asked["levels"]:
         own = np.concatenate([*rows.sum_rows()])
         first = estimate.of_set(0)
         estimate = at_own_level(own, first).for_sets(1)

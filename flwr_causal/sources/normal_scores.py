@@ -9,6 +9,7 @@ of the scores: mean 0 and variance 1. See :mod:`core.blocks.normal_scores`.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,7 +105,8 @@ def _maps(agreement: Agreement | Setup, scores: FloatArray) -> list[NormalScores
 def counts_of_rows(rows: DesignRows, asked: Asked) -> Arrays:
     """Return a party's counts of rows up to the points of the grid."""
     points = grid_points(rows.setup.mean, rows.setup.variance)
-    return {"counts": sum(counts_up_to(piece, points) for piece in rows.number_pieces())}
+    counts = (counts_up_to(piece, points) for piece in rows.number_pieces())
+    return {"counts": reduce(np.add, counts)}
 
 
 def received_scores(asked: Asked, setup: Setup) -> list[NormalScores]:

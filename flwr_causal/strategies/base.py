@@ -344,7 +344,7 @@ class CausalStrategy(FedAvg, Algorithm):
     ) -> Agreement:
         """Return the agreement with the numbers of all rows, and what is implausible about them."""
         agreement = super().complete(agreement, total, groups)
-        found = doubts_of_total(replace(agreement, total=agreement.n), self.expected)
+        found = doubts_of_total(replace(agreement, total=agreement.n), total, self.expected)
         found += doubts_of_groups(groups or {}, agreement.names, self.expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 

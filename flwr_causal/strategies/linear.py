@@ -25,7 +25,7 @@ from flwr_causal.data.interventions import by_party
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.series.levels import OWN_LEVELS
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
-from flwr_causal.doubts.tables import SAME_UNITS, Expected, left_out_text, reported_relations
+from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text, reported_relations
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
@@ -412,6 +412,7 @@ class LinearStrategy(CausalStrategy):
             level_remedy="set center='party'" if by_level else "",
             raw_units=not self.options.standardize,
             columns=1,
+            tails=RANKS,
         )
 
     def units(self, agreement: Agreement) -> FloatArray:

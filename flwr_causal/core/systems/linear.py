@@ -358,7 +358,7 @@ class LinearModel(SystemWithEffects):
         for own in copies.values():
             own[..., targets] = 0.0
         copies["intercepts"][targets] = [
-            self.scores[k].of(value) if self.scores else value
+            float(self.scores[k].of(np.array(value))) if self.scores else value
             for k, value in zip(targets, values.values(), strict=True)
         ]
         marks = after_intervention(self.marks, targets, self.names)

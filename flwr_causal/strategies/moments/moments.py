@@ -20,8 +20,10 @@ from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.linear.stability import unsettled, unstable_edges
 from flwr_causal.core.series.design import lagged_names
+from flwr_causal.core.systems.blocks import BlockModel
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import plausible, unstable_warning
+from flwr_causal.doubts.graphs import amounts_warning, plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.protocol.moments import CONTRACT
 from flwr_causal.runtime.algorithm import Choice, Note
@@ -62,7 +64,7 @@ from flwr_causal.strategies.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -72,7 +74,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.parts import Part
-    from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
@@ -134,6 +135,8 @@ class Moments(JoiningStrategy, LinearStrategy):
     _chosen_order: int | None = None
     #: Whether marks of a PAG must be confirmed on drawn moments; a replicate is a draw itself.
     _confirms_marks: bool = True
+    #: The columns that are skewed as amounts are, see :mod:`data.check.tails`.
+    _skewed: Sequence[str] = ()
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Add up the parties' second moments, and solve for the graph of all rows.
@@ -166,6 +169,12 @@ class Moments(JoiningStrategy, LinearStrategy):
         outcome = yield from self._solved(pooled)
         if self.options.tells_hidden and not replicate:
             outcome = with_doubts(pooled, outcome, self._knowledge_or_none, self.options)
+        if self._skewed and not (scores or replicate):
+            model, p_value = outcome.model, None
+            if isinstance(model, LinearModel | BlockModel):
+                p_value = model.fit_check().p_value
+            said = amounts_warning(p_value, self._skewed)
+            outcome = outcome._replace(warnings=(*outcome.warnings, *said))
         yield Note({**outcome.info, **pooled.info})
         final = partial(result_of, pooled, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
@@ -322,6 +331,11 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     # What the method is for, what it needs and what it takes for granted.
 
+    def settled(self, options: Any) -> Any:
+        """Return the options with a class for normal scores, whose units tell no directions."""
+        options = super().settled(options)
+        return replace(options, solver="class") if options.settles_class else options
+
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
@@ -398,6 +412,9 @@ class Moments(JoiningStrategy, LinearStrategy):
             expected = replace(expected, columns=0)
         if options.unknown_targets:  # levels and spreads differ where parties act
             expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
+        if not (self._columns_differ or options.private):
+            tails = "" if options.takes_scores else "set scale='normal-scores'"
+            expected = replace(expected, tails=tails)
         no_units = options.finds_class or options.hidden_causes or options.takes_scores
         return replace(expected, raw_units=False) if no_units else expected
 
@@ -416,9 +433,20 @@ class Moments(JoiningStrategy, LinearStrategy):
             option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
             require_several(option, reports)
         agreement = super().agree(reports)
+        self._skewed = _skewed_columns(agreement.names, reports.values())
         listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
         self.options.check_scales((*agreement.names, *listed))
         return agreement
+
+    def complete(
+        self,
+        agreement: Agreement,
+        total: TableReport,
+        groups: Mapping[str, TableReport] | None = None,
+    ) -> Agreement:
+        """Return the agreement with the numbers of all rows."""
+        self._skewed = _skewed_columns(agreement.names, [total])
+        return super().complete(agreement, total, groups)
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design.
@@ -481,3 +509,9 @@ class Moments(JoiningStrategy, LinearStrategy):
             if "moments" in arrays
         }
         return with_party_moments(model, agreement, sent, design)
+
+
+def _skewed_columns(names: Sequence[str], reports: Iterable[TableReport]) -> list[str]:
+    """Return the columns that are skewed as amounts are, at a party at least."""
+    skewed = {column.name for report in reports for column in report.columns if column.skewed}
+    return [name for name in names if name in skewed]

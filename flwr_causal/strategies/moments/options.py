@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
-from flwr_causal.core.options import MOST, bounded, changed
+from flwr_causal.core.options import MOST, bounded, changed, require
 from flwr_causal.core.parts import Part, all_but, option, words
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
@@ -424,7 +424,8 @@ class MomentsOptions(
         ``sparsity``, ``polish`` or another option of the L1 solvers is set, with
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
-        design, where "order" misses weak effects (docs/2dbn.md).
+        design, where "order" misses weak effects (docs/2dbn.md). With ``scale="normal-scores"`` it
+        is "class" in place of "order": variables of one variance tell no directions.
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
@@ -527,6 +528,12 @@ class MomentsOptions(
     def takes_scores(self) -> bool:
         """Whether numbers are normal scores."""
         return self.scale == "normal-scores"
+
+    @property
+    def settles_class(self) -> bool:
+        """Whether ``solver="auto"`` is "class": the units of normal scores tell no directions."""
+        other = self.takes_dagma or self.hidden_causes or self.model == "additive"
+        return self.takes_scores and self.solver == "auto" and not other
 
     @property
     def block_limits(self) -> dict[str, Any]:
@@ -683,6 +690,8 @@ class MomentsOptions(
                 f"The option 'max_rounds' is {self.max_rounds!r}; the moments method decides how "
                 "many exchanges it needs. Leave the option out."
             )
+        own = self.center != "party" or self.level_sums or not self.takes_scores
+        require(own, "center", self.center, "'auto' or 'global' with scale='normal-scores' here")
         if self.order:
             self.check_series()
 

@@ -90,7 +90,7 @@ fedpc:
     unshared_columns=fail|drop|keep variant=default|paper
     weights=auto|counts|classes|aligned|em
 lingam:
-    aggregation=mean|median center=global|party|series|phase changed_tables=fail|restart
+    aggregation=mean|median center=auto|global|party|series|phase changed_tables=fail|restart
     columns=TEXT constant_columns=fail|drop|keep dictionary=TEXT
     duplicate_columns=fail|drop|keep exclude=TEXT expected_parties=TEXT fraction_train=NUMBER
     gaps=fail|split groups=NUMBER|auto identifiers=auto|fail knowledge=TEXT
@@ -104,7 +104,7 @@ lingam:
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
     unshared_columns=fail|drop|keep
 moments:
-    aggregation=mean|median categories=TEXT center=global|party|series|phase
+    aggregation=mean|median categories=TEXT center=auto|global|party|series|phase
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
     dictionary=TEXT duplicate_columns=fail|drop|keep epsilon=NUMBER exclude=TEXT
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
@@ -117,12 +117,13 @@ moments:
     perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
     precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
     refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resume=BOOL
-    ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scales=TEXT score=bic|equal-variance
-    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
-    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    solver=auto|order|class|dagma|notears|ges sparsity=NUMBER|auto|bic|held-out
-    stability=NUMBER standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
-    time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep
+    ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scale=data|normal-scores scales=TEXT
+    score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
+    series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
+    sparsity=NUMBER|auto|bic|held-out stability=NUMBER standardize=BOOL strict=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT unknown_targets=BOOL
+    unshared_columns=fail|drop|keep
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER

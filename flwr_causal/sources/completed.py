@@ -135,7 +135,7 @@ EXPECTED = Exchange(
     "second moments of the parties' rows, with missing cells as expected from the seen ones",
     sends=(
         *ESTIMATE,
-        Sent("levels", "1 if cells are expected with means of the party's own", optional=True),
+        Sent("levels", "1 if cells are expected with means of the party's own, else 0"),
         SCORES,
     ),
     returns=(
@@ -410,8 +410,7 @@ def _iterated(
     estimate, number, last = regular(estimate), 0, np.inf
     while number < MOST_STEPS:
         number += 1
-        sent = {"levels": int(taken)} if num_rows else {}
-        replies = yield Ask(EXPECTED, {**estimate._asdict(), **sent})
+        replies = yield Ask(EXPECTED, {**estimate._asdict(), "levels": int(taken)})
         products = replies["expected"]
         if num_rows:
             products, between = products[:-1], products[-1]
@@ -514,7 +513,7 @@ def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
         As of :func:`estimate_of`.
     """
     estimate = estimate_of(asked)
-    if "levels" in asked and asked["levels"]:
+    if asked["levels"]:
         own = np.concatenate([*rows.sum_rows()])
         first = estimate.of_set(0)
         estimate = at_own_level(own, first).for_sets(1)

@@ -16,12 +16,14 @@ import numpy as np
 
 from flwr_causal.contract.answers import answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
+from flwr_causal.core.blocks.design import numbers_in_units
 from flwr_causal.core.blocks.normal_scores import (
     cell_scores,
     counts_up_to,
     grid_points,
     maps_of,
 )
+from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.second_moments import SCORES, other_counts
@@ -91,7 +93,11 @@ def with_scores(pooled: Products, scores: Sequence[NormalScores]) -> Products:
 
     def adapted(model: Any) -> Any:
         found = model if pooled.adapted is None else pooled.adapted(model)
-        return found.with_scores(scores) if isinstance(found, LinearModel) else found
+        if isinstance(found, LinearModel):
+            return replace(found, scores=tuple(scores))
+        if isinstance(found, AncestralModel) and not found.variables:
+            return replace(found, variables=numbers_in_units(found.names, scores))
+        return found
 
     return replace(pooled, design=pooled.design.with_scores(scores), adapted=adapted)
 

@@ -35,7 +35,7 @@ from flwr_causal.core.ties import whole
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -161,9 +161,17 @@ class Category:
 Variable = Number | Category
 
 
-def numbers_in_units(names: Sequence[str]) -> tuple[Variable, ...]:
-    """Return variables that are numbers, whose column has the units of the data."""
-    return tuple(Number(name, 0.0, 1.0) for name in names)
+def numbers_in_units(
+    names: Sequence[str], scores: Sequence[NormalScores] = ()
+) -> tuple[Variable, ...]:
+    """Return numbers whose column has the units of the data, or of the normal scores given."""
+    own = scores or (None,) * len(names)
+    return tuple(Number(name, 0.0, 1.0, scores=one) for name, one in zip(names, own, strict=True))
+
+
+def has_scores(variables: Sequence[Variable]) -> bool:
+    """Return whether numbers are normal scores."""
+    return any(isinstance(one, Number) and one.scores is not None for one in variables)
 
 
 def blocks_of_columns(
@@ -222,7 +230,7 @@ def variables_from_plain(plain: Sequence[dict[str, Any]]) -> tuple[Variable, ...
     )
 
 
-def _scores_of(plain: dict[str, Any]) -> dict[str, NormalScores]:
+def _scores_of(plain: dict[str, Any]) -> dict[str, Any]:
     """Return the normal scores of a number's fields, if it has some."""
     given = plain.get("scores")
     return {"scores": scores_from_plain(given)} if given else {}
@@ -331,24 +339,20 @@ class Design:
 
     def with_means(self, mean: FloatArray) -> Design:
         """Return the design of rows that are centred by means of their own, shape (d,)."""
-        return self._with("mean", mean)
+        return self._with(lambda one, value: replace(one, mean=float(value)), mean)
 
     def with_scales(self, scale: FloatArray) -> Design:
         """Return the design of numbers that are divided by scales of their own, shape (d,)."""
-        return self._with("scale", scale)
+        return self._with(lambda one, value: replace(one, scale=float(value)), scale)
 
     def with_scores(self, scores: Sequence[NormalScores]) -> Design:
         """Return the design of numbers that are normal scores; those of categories are not read."""
-        variables = tuple(
-            replace(one, scores=own) if isinstance(one, Number) else one
-            for one, own in zip(self.variables, scores, strict=True)
-        )
-        return replace(self, variables=variables)
+        return self._with(lambda one, own: replace(one, scores=own), scores)
 
-    def _with(self, field: str, values: FloatArray) -> Design:
-        """Return the design of numbers with other values of a field, shape (d,)."""
+    def _with(self, change: Callable[[Number, Any], Number], values: Iterable[Any]) -> Design:
+        """Return the design of numbers that are changed by a value for each variable."""
         variables = tuple(
-            replace(one, **{field: float(value)}) if isinstance(one, Number) else one
+            change(one, value) if isinstance(one, Number) else one
             for one, value in zip(self.variables, values, strict=True)
         )
         return replace(self, variables=variables)

@@ -461,10 +461,6 @@ class LinearModel(SystemWithEffects):
             return replace(self, sample_moments=replace(rows, together=together[0]))
         return replace(self, sample_moments=with_rows(rows, together))
 
-    def with_scores(self, scores: Sequence[NormalScores]) -> Self:
-        """Return the model as one of normal scores, given those of each variable."""
-        return replace(self, scores=tuple(scores))
-
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""
         content: dict[str, Any] = {"format": self.FORM, "names": list(self.names)}
@@ -569,7 +565,7 @@ class LinearModel(SystemWithEffects):
 
     @cached_property
     def _variables(self) -> Sequence[Variable]:
-        return numbers_in_units(self._columns)
+        return numbers_in_units(self._columns, self.scores * (1 + self.order))
 
     @property
     def _class(self) -> BoolArray:

@@ -118,6 +118,8 @@ def report_of(
                     f"the column '{name}' has no value at any party: leave it out, exclude='{name}'"
                 )
             raise SumError(f"the column '{name}' has {float(held):g} of {n} rows")
+        if not {apart, skewed} <= set(range(parties + 1)):
+            raise SumError(f"the flags of the column '{name}' are not those of {parties} parties")
         # The mean as a float, and the sums of the deviations from it, as in a party's report.
         mean = Fraction(float(first / held))
         remainder = first - held * mean

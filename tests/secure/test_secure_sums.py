@@ -415,6 +415,7 @@ def test_squares_within_a_party_are_those_from_the_mean_that_its_remainder_gives
 @pytest.mark.parametrize(("digits", "squares"), [(-28, 0), (28, 0), (29, 29), (-29, None)])
 def test_squares_of_less_than_the_last_digits_are_none(digits, squares):
     sums = [Fraction(7), Fraction(7), Fraction(0), Fraction(digits, 2**exact.FRACTION_BITS)]
+    sums += [Fraction(0)] * 2
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     if squares is None:
         with pytest.raises(SumError, match="cannot be those of 7 rows"):
@@ -438,7 +439,7 @@ def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
 
 @pytest.mark.parametrize("held", [0, -1, 8])
 def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
-    sums = [Fraction(k) for k in (7, held, 3, 9)]
+    sums = [Fraction(k) for k in (7, held, 3, 9, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="the column 'a' has"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -446,7 +447,7 @@ def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
 
 @pytest.mark.parametrize("rows", [0, -7, 10**12 + 1, 10**60])
 def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
-    sums = [Fraction(k) for k in (rows, 1, 3, 9)]
+    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="all parties together have"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -454,6 +455,6 @@ def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
 
 @pytest.mark.parametrize("rows", [1, 10**12])
 def test_totals_of_the_fewest_and_of_the_most_rows_are_accepted(rows):
-    sums = [Fraction(k) for k in (rows, 1, 3, 9)]
+    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     assert totals.report_of(total, ("a",), 1, within=False).rows == rows

@@ -118,8 +118,9 @@ def counts_up_to(rows: FloatArray, points: FloatArray) -> IntArray:
 def cell_scores(counts: IntArray) -> FloatArray:
     """Return the score of each cell of each column, (d, CELLS), ascending.
 
-    Scores have mean 0 and variance 1 over the rows as they lie in cells. That of a cell without
-    rows is interpolated by its place between those of others.
+    Scores have mean 0 and variance 1 over the rows as they lie in cells. A cell without rows has
+    the score of the nearest one with some, so that a value which many rows share has one score,
+    wherever in its cell it is.
 
     Parameters
     ----------
@@ -139,7 +140,8 @@ def cell_scores(counts: IntArray) -> FloatArray:
         own = ndtri((up_to[full] - rows[full] / 2) / up_to[-1])
         own -= shares @ own
         spread = np.sqrt(shares @ own**2)
-        found[:] = np.interp(np.arange(len(up_to)), full, own / spread if spread > 0 else own)
+        own = own / spread if spread > 0 else own
+        found[:] = own[np.searchsorted((full[1:] + full[:-1]) / 2, np.arange(len(up_to)))]
     return scores
 
 

@@ -83,7 +83,7 @@ class LaggedEffects(Lagged):
 # Sources: how the sums of the rows reach the server.
 
 
-class NormalScores(Part):
+class ScoredNumbers(Part):
     """Sums of normal scores in place of the values of numbers."""
 
     text = "scale='normal-scores'"
@@ -482,7 +482,7 @@ class MomentsOptions(
         """What a row becomes."""
         found: list[type[Part]] = [BlockColumns] if self.takes_blocks else []
         if self.takes_scores:
-            found.append(NormalScores)
+            found.append(ScoredNumbers)
         return [*found, LaggedEffects] if self.order else found
 
     @property

@@ -66,8 +66,8 @@ LIKE_MISSING = frozenset(
 )
 
 
-#: What to do about values that lie apart, where a method has no option for it.
-RANKS = "take ranks or normal scores of these columns"
+#: What lessens what values that lie apart do, where a method has no option for it.
+RANKS = "ranks or normal scores of these columns"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Expected:
     nominal : bool, default False
         Whether all columns with states are categories, numbers of few values included.
     tails : str, default ""
-        What to do where a few values lie apart from all others; empty: it does no harm.
+        What lessens what values do that lie apart from all others; empty: they do no harm.
     fewest : int, default 0
         Fewest rows behind what a party tells of a column: it tells a column with fewer as one
         without values.
@@ -486,7 +486,7 @@ def _lying_apart(
     return [
         f"Some columns have a few values that lie apart, beyond the tails of all others: {listed}. "
         "If they are mistyped or in other units, effects are too small, and their intervals too "
-        f"narrow to hold the true ones. Correct them, or {remedy}."
+        f"narrow to hold the true ones. Correct them; {remedy} lessen what they do."
     ]
 
 

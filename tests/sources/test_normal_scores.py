@@ -218,7 +218,7 @@ def test_cells_that_lie_apart_are_told_with_their_column(secure):
     run = simulate("moments", parts, secure_aggregation=secure)
     (said,) = [one for one in run.warnings if "lie apart" in one]
     assert ("'b' (at one party or more)" if secure else "'b' (at party 'party 1')") in said
-    assert said.endswith("Correct them, or set scale='normal-scores'.")
+    assert "normal scores (scale='normal-scores') lessen what they do" in said
     assert not any("lie apart" in one for one in simulate("moments", parts, **SCORES).warnings)
 
 

@@ -413,7 +413,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         if options.unknown_targets:  # levels and spreads differ where parties act
             expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
         if not (self._columns_differ or options.private):
-            tails = "" if options.takes_scores else "set scale='normal-scores'"
+            tails = "" if options.takes_scores else "normal scores (scale='normal-scores')"
             expected = replace(expected, tails=tails)
         no_units = options.finds_class or options.hidden_causes or options.takes_scores
         return replace(expected, raw_units=False) if no_units else expected

@@ -532,8 +532,10 @@ class MomentsOptions(
     @property
     def settles_class(self) -> bool:
         """Whether ``solver="auto"`` is "class": the units of normal scores tell no directions."""
-        other = self.takes_dagma or self.hidden_causes or self.model == "additive"
-        return self.takes_scores and self.solver == "auto" and not other
+        if not self.takes_scores or self.solver != "auto" or self.takes_dagma:
+            return False
+        other = self.hidden_causes or self.model == "additive"
+        return not other and not changed(self, "stability", "threshold")
 
     @property
     def block_limits(self) -> dict[str, Any]:

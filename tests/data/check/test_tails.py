@@ -56,6 +56,6 @@ def test_of_few_rows_and_missing_cells():
     rows = np.exp(rng.normal(size=(400, 2)))
     rows[::3, 0] = np.nan
     assert skewed_as_amounts(rows).tolist() == [True, True]
-    few = np.append(rng.normal(size=FEWEST - 5), [99.0] * 4)[:, None]
+    few = np.append(rng.normal(size=FEWEST - 5), [97.0, 98.0, 99.0, 102.0])[:, None]
     assert not cells_apart(few).any()
     assert cells_apart(np.vstack([few, rng.normal(size=(60, 1))])).all()

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
 #: Rows of a table that are looked at, from the first one; of fewer than FEWEST nothing is said.
-LOOKED_AT, FEWEST = 10_000, 50
+LOOKED_AT, FEWEST = 4096, 50
 #: The share of the rows beyond the unit of distances.
 TAIL = 0.05
 #: So many units are far, and fewer cells than half of those that are far lie from BETWEEN to FAR.
@@ -42,7 +44,7 @@ def cells_apart(rows: FloatArray) -> BoolArray:
     rows : ndarray of shape (n, d)
         Cells that are not finite do not count.
     """
-    return np.array([_is_apart(column[np.isfinite(column)]) for column in rows.T], dtype=np.bool_)
+    return _by_column(_are_apart, rows)
 
 
 def skewed_as_amounts(rows: FloatArray) -> BoolArray:
@@ -53,34 +55,55 @@ def skewed_as_amounts(rows: FloatArray) -> BoolArray:
     rows : ndarray of shape (n, d)
         Cells that are not finite do not count.
     """
-    return np.array([_is_skewed(column[np.isfinite(column)]) for column in rows.T], dtype=np.bool_)
+    return _by_column(_are_skewed, rows)
 
 
-def _is_apart(values: FloatArray) -> bool:
-    n = len(values)
-    if n < FEWEST:
-        return False
-    distances = np.sort(np.abs(values - np.median(values)))
-    unit = distances[int((1 - TAIL) * n)]
+def _by_column(judge: Callable[[FloatArray], BoolArray], rows: FloatArray) -> BoolArray:
+    """Return what is found of each column's finite cells, of complete columns at once.
+
+    ``judge`` is given columns as rows, (d', n), of FEWEST cells or more each.
+    """
+    columns, found = np.ascontiguousarray(rows.T), np.zeros(rows.shape[1], dtype=np.bool_)
+    if len(rows) < FEWEST:
+        return found
+    finite = np.isfinite(columns)
+    complete = finite.all(axis=1)
+    found[complete] = judge(columns[complete])
+    for j in np.flatnonzero(~complete & (finite.sum(axis=1) >= FEWEST)):
+        found[j] = judge(columns[j, finite[j]][None])[0]
+    return found
+
+
+def _are_apart(columns: FloatArray) -> BoolArray:
+    middle, outer = columns.shape[1] // 2, int((1 - TAIL) * columns.shape[1])
+    medians = np.partition(columns, middle, axis=1)[:, middle, None]
+    distances = np.abs(columns - medians)
+    ordered = np.partition(distances, (middle, outer), axis=1)
     # Where most rows have one value, all others are far from it.
-    if distances[n // 2] <= 0:
-        return False
-    within, beside = np.searchsorted(distances, [FAR * unit, BETWEEN * unit], side="right")
+    varies, unit = ordered[:, middle] > 0, ordered[:, outer, None]
+    tails = ordered[:, outer:]
+    far = tails > FAR * unit
+    counts, beside = far.sum(axis=1), (tails > BETWEEN * unit).sum(axis=1)
+    found = varies & (counts >= FEWEST_APART) & (counts >= TIMES * (beside - counts))
     # A rare state of few is one value.
-    different = len(np.unique(distances[within:]))
-    return different >= FEWEST_APART and int(n - within) >= TIMES * int(within - beside)
+    for j in np.flatnonzero(found):
+        found[j] = len(np.unique(tails[j, far[j]])) >= FEWEST_APART
+    return np.asarray(found)
 
 
-def _is_skewed(values: FloatArray) -> bool:
-    if len(values) < FEWEST or values.min() <= 0:
-        return False
-    own = _skewness(values)
-    return own > SKEWED and abs(_skewness(np.log(values))) < OF_LOGARITHMS * own
+def _are_skewed(columns: FloatArray) -> BoolArray:
+    found = columns.min(axis=1) > 0
+    own = _skewness(columns[found])
+    of_logarithms = np.abs(_skewness(np.log(columns[found])))
+    found[found] = (own > SKEWED) & (of_logarithms < OF_LOGARITHMS * own)
+    return np.asarray(found)
 
 
-def _skewness(values: FloatArray) -> float:
+def _skewness(columns: FloatArray) -> FloatArray:
     # Powers of numbers near the largest ones of float64 would be infinite.
-    centred = values / np.abs(values).max(initial=np.finfo(np.float64).tiny)
-    centred = centred - centred.mean()
-    spread = np.sqrt(np.mean(centred**2))
-    return float(np.mean((centred / spread) ** 3)) if spread > 0 else 0.0
+    scale = np.abs(columns).max(axis=1, keepdims=True)
+    centred = columns / np.where(scale > 0, scale, 1.0)
+    centred -= centred.mean(axis=1, keepdims=True)
+    squares = centred * centred
+    spread = np.sqrt(squares.mean(axis=1))
+    return np.asarray((squares * centred).mean(axis=1) / np.where(spread > 0, spread**3, 1.0))

@@ -723,15 +723,15 @@ def _committed(client: CausalClient, kept: Mapping[str, ConfigRecord], content: 
 def _totals(client: CausalClient, message: Message) -> Answer:
     """Return the numbers that the party's report withholds, masked."""
     config: dict[str, Any] = records.config_of(message.content)
-    number, within = config[records.NUMBER], config.get("within")
+    number = config[records.NUMBER]
     door.asked(TOTALS, message.content, {})
-    if number != TOTALS_NUMBER or type(within) is not int or within not in (0, 1):
+    if number != TOTALS_NUMBER:
         raise door.RefusedError("the server's message does not ask for totals as servers do")
     setup, columns = client.setup, client.table().columns
     report = secure.own_report(
         client.context, columns, lambda: _described(client, setup.policy), private=client.private
     )
-    vector = totals.vector_of(report, setup.summed, within=bool(within))
+    vector = totals.vector_of(report, setup.summed)
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)
     content, kept = secure.masked(client.context, setup, TOTALS.name, number, vector, size, request)
     kept |= secure.totals_of(setup, report.rows)

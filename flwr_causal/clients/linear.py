@@ -8,8 +8,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from flwr_causal.clients.base import CausalClient
-from flwr_causal.core.blocks.design import row_products
 from flwr_causal.core.folds import split_rows
+from flwr_causal.core.linear.moments import row_products
 from flwr_causal.data.check.column_sums import combined, sums_of
 from flwr_causal.data.read.pieces import joined, whole
 from flwr_causal.data.series.levels import (

@@ -125,7 +125,7 @@ moments:
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT unknown_targets=BOOL
     unshared_columns=fail|drop|keep
 notears-admm:
-    aggregation=mean|median arithmetic=float64|float32 center=global|party
+    aggregation=mean|median arithmetic=float64|float32 center=auto|global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
     device=TEXT dictionary=TEXT duplicate_columns=fail|drop|keep early_stop=BOOL epsilon=NUMBER
     exclude=TEXT expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER

@@ -11,6 +11,7 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.blocks.design import Design, Number, widths_of
+from flwr_causal.core.linear.levels import about_one_mean
 from flwr_causal.core.linear.moments import columns_of, data_scale
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def sent_design(setup: Setup) -> Design:
 
 
 def sends_levels(setup: Setup) -> bool:
-    """Return whether the products of the means of units follow those of the rows.
+    """Return whether the products of the rows are within units, with those of their means.
 
     Not under known interventions, which move levels.
     """
@@ -180,7 +181,9 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     return wrong_squares(diagonal * units, setup.names, known)
 
 
-def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext) -> str:
+def wrong_squares(
+    squares: FloatArray, names: Sequence[str], known: ReplyContext, *, own: bool = False
+) -> str:
     """Return whether the mean squares of columns are not those that follow from the report.
 
     Parameters
@@ -190,6 +193,8 @@ def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext
     names : sequence of str
         The columns, which have sums in the report.
     known : ReplyContext
+    own : bool, default False
+        Whether the rows are centred by the party's own means.
 
     Returns
     -------
@@ -212,7 +217,7 @@ def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext
     # A sum of n equal numbers may be wrong by n roundings.
     error = np.finfo(np.float64).eps * max(report.rows, FEWEST_ROWS)
     rounding = (error * mean) ** 2
-    if options.center == "party" and not options.levels:
+    if own or (options.center == "party" and not options.levels):
         expected = expected - shift**2
     else:
         offset = mean - agreed_mean
@@ -240,7 +245,8 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     ----------
     arrays : dict
         ``moments`` of the rows [1, z], shape (sets, 1 + s, 1 + s) or (1 + s, 1 + s), divided by the
-        number of rows. Of series the sets of all rows may be followed by those of fewer lags.
+        number of rows. Of series the sets of all rows may be followed by those of fewer lags. With
+        levels two arrays, see :func:`core.linear.levels.unit_products`.
     known : ReplyContext
         Of resampled rows no number is compared with the report.
 
@@ -251,10 +257,15 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     """
     setup, moments = known.setup, arrays["moments"]
     design = sent_design(setup)
-    every = moments.reshape(-1, *moments.shape[-2:])
-    moments = every[: num_sets(setup)].sum(axis=0)
-    if sends_levels(setup) and _other_levels(every[-1], moments, known.sizes["n"]):
-        return "the products of the means are not those of the means of the rows"
+    if moments.ndim == 3 and sends_levels(setup):
+        if not -OF_ONES <= moments[0, 0, 0] <= 1 + OF_ONES:
+            return "the products within parties are not those of rows about their mean"
+        if wrong := _other_products_within(moments[0], known):
+            return wrong
+        moments = about_one_mean(moments)
+    else:
+        every = moments.reshape(-1, *moments.shape[-2:])
+        moments = every[: num_sets(setup)].sum(axis=0)
     moments = design.without_mark(moments)
     rows = float(moments[0, 0])
     left_out = bool(setup.targets) and setup.small.withheld > 0
@@ -278,18 +289,18 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
 
 
-def _other_levels(between: FloatArray, products: FloatArray, num_rows: int) -> bool:
-    """Return whether products of the means of units are not those of ``num_rows`` rows.
-
-    Of one unit they follow from the sums of the rows; those of several are at most the rows' own.
-    """
-    squares = np.diagonal(products)[1:]
-    error = RELATIVE * np.sqrt(np.outer(squares, squares))
-    if round(num_rows * float(between[0, 0])) > 1:
-        return bool((np.diagonal(between)[1:] > squares + np.diagonal(error)).any())
-    levels = products[0, 1:]
-    gap = np.abs(between[1:, 1:] * products[0, 0] - np.outer(levels, levels))
-    return bool((gap > error).any())
+def _other_products_within(within: FloatArray, known: ReplyContext) -> str:
+    """Return whether squares about the mean of a party's rows differ from its report, in words."""
+    setup = known.setup
+    if known.resampled or setup.options.lags or round(known.sizes["n"] * (1 - within[0, 0])) != 1:
+        return ""
+    design = sent_design(setup)
+    squares = {
+        block.name: within[1 + columns[0], 1 + columns[0]] * block.scale**2
+        for block, columns in zip(design.variables, columns_of(design.widths), strict=True)
+        if isinstance(block, Number)
+    }
+    return wrong_squares(np.array([*squares.values()]), [*squares], known, own=True)
 
 
 def num_sets(setup: Setup) -> int:
@@ -323,8 +334,8 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         return ""
     columns = {column.name: column for column in report.columns}
     share = min(known.sizes["n"] / report.rows, 1.0)
-    sets = num_sets(known.setup)
-    counts, products = (arrays[name][:sets].sum(axis=0) for name in ("counts", "products"))
+    sets = slice(None, -1 if sends_levels(known.setup) else None)
+    counts, products = (arrays[name][sets].sum(axis=0) for name in ("counts", "products"))
     squares: dict[str, float] = {}
     for block, places in zip(design.variables, columns_of(design.widths), strict=False):
         if not isinstance(block, Number):

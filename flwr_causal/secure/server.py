@@ -224,7 +224,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
         If too few parties reply, or the masks do not cancel.
     """
     names, within, number = federation.setup.summed, method._within_parties, totals.TOTALS_NUMBER
-    content = records.request(totals.TOTALS.name, method.method, number, {"within": int(within)})
+    content = records.request(totals.TOTALS.name, method.method, number, {})
     everyone = [party.name for party in federation.parties]
     collected = ask_sum(
         federation,

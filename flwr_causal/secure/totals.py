@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.contract.report import MOST_ROWS
 from flwr_causal.contract.when import POOLED
-from flwr_causal.data.check.report import ColumnReport, TableReport
+from flwr_causal.data.check.report import ColumnReport, TableReport, TotalReport
 from flwr_causal.secure import exact
 from flwr_causal.secure.ring import SumError
 from flwr_causal.secure.words import Size
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 TOTALS = Exchange(
     "totals",
     "rows, means and variances of all parties together",
-    sends=(Sent("within", "whether squares are those of the deviations from a party's own means"),),
     returns=(
         Disclosure(
             "totals",
-            "number of rows, and of each agreed column its rows, the sum and the sum of squares, "
-            "and of methods on numbers whether a few values lie apart and whether it is skewed as "
-            "amounts are (`apart` and `skewed` below), which add up to numbers of parties",
+            "number of rows, and of each agreed column its rows, the sum, the sum of squares, and "
+            "that of the squared deviations from the party's mean; of methods on numbers also "
+            "whether a few values lie apart, and whether it is skewed as amounts are (`apart` and "
+            "`skewed` of a report), which add up to numbers of parties",
             ("*",),
             combine="sum",
         ),
@@ -45,7 +45,7 @@ _RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
 # A 1 stands so often before the numbers.
 _FRAME = 2
 # The sums of each column.
-_OF_COLUMN = 5
+_OF_COLUMN = 6
 
 
 def size(names: Sequence[str]) -> Size:
@@ -53,7 +53,7 @@ def size(names: Sequence[str]) -> Size:
     return Size(_FRAME, exact.WORDS * (1 + _OF_COLUMN * len(names)))
 
 
-def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDArray[np.uint64]:
+def vector_of(report: TableReport, names: Sequence[str]) -> NDArray[np.uint64]:
     """Return the numbers of a party's report that it withholds, shape (words,).
 
     Parameters
@@ -61,8 +61,6 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
     report : TableReport
     names : sequence of str
         The agreed columns; one that the party does not hold adds nothing.
-    within : bool
-        Whether squares are summed within the party, without those of its own mean.
     """
     columns = {column.name: column for column in report.columns}
     sums = [Fraction(report.rows)]
@@ -73,16 +71,18 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
         column = columns[name]
         n = report.rows_with(column)
         mean, remainder = Fraction(column.mean), Fraction(column.remainder)
-        # Of the deviations from 0, or from the party's mean.
-        of_level = -(remainder**2) / max(n, 1) if within else (2 * remainder + n * mean) * mean
-        sums += [Fraction(n), n * mean + remainder, Fraction(column.squares) + of_level]
+        squares = Fraction(column.squares)
+        # Of the deviations from 0, and from the party's mean.
+        about_zero = squares + (2 * remainder + n * mean) * mean
+        within = squares - remainder**2 / max(n, 1)
+        sums += [Fraction(n), n * mean + remainder, about_zero, within]
         sums += [Fraction(column.apart), Fraction(column.skewed)]
     return np.concatenate([np.ones(_FRAME, dtype=np.uint64), exact.encoded(sums)])
 
 
 def report_of(
     total: NDArray[np.uint64], names: Sequence[str], parties: int, *, within: bool
-) -> TableReport:
+) -> TotalReport:
     """Return the report on the rows of all parties together.
 
     Parameters
@@ -93,7 +93,7 @@ def report_of(
     parties : int
         Their number.
     within : bool
-        As of the vectors; the report's squares are then summed within parties.
+        Whether the report's squares are summed within parties.
 
     Raises
     ------
@@ -109,9 +109,9 @@ def report_of(
     n = int(rows)
     if not 1 <= n <= parties * MOST_ROWS or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")
-    columns = []
+    columns, between = [], []
     of_columns = [sums[k::_OF_COLUMN] for k in range(_OF_COLUMN)]
-    for name, held, first, second, apart, skewed in zip(names, *of_columns, strict=True):
+    for name, held, first, second, inner, apart, skewed in zip(names, *of_columns, strict=True):
         if not 1 <= held <= n:
             if held == 0:
                 raise SumError(
@@ -123,8 +123,10 @@ def report_of(
         # The mean as a float, and the sums of the deviations from it, as in a party's report.
         mean = Fraction(float(first / held))
         remainder = first - held * mean
-        squares = second - (0 if within else (2 * remainder + held * mean) * mean)
-        if squares < -n * _RESOLUTION:
+        whole = second - (2 * remainder + held * mean) * mean
+        between.append(float(max(whole - inner, Fraction(0))))
+        squares = inner if within else whole
+        if min(squares, whole - inner) < -n * _RESOLUTION:
             raise SumError(f"the sums of the column '{name}' cannot be those of {n} rows")
         squares = squares if squares > n * _RESOLUTION else Fraction(0)
         columns.append(
@@ -139,4 +141,4 @@ def report_of(
                 skewed=skewed > 0,
             )
         )
-    return TableReport(n, 0, tuple(columns), has_sums=bool(names))
+    return TotalReport(n, 0, tuple(columns), bool(names), between=tuple(between))

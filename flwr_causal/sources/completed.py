@@ -72,7 +72,7 @@ SEEN = Exchange(
             "counts",
             "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
             "interventions those of each set of targets. With center='auto' or 'party' here and "
-            "below one array more, at [i, i]: whether the party has such rows, 0, and the square "
+            "below one array more, at [i, i] whether the party has such rows, 0, and the square "
             "of their sum by their number",
             ("folds", "w", "w"),
             "probability",
@@ -297,7 +297,8 @@ def expected_moments(
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
     of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
-    taken, said = False, ()
+    taken = False
+    said: tuple[str, ...] = ()
     if levels:
         of_units = SeenSums(*(part[-1] for part in of_sets))
         of_sets = SeenSums(*(part[:-1] for part in of_sets))
@@ -378,9 +379,9 @@ def _levels(
     of_sets: SeenSums, of_units: SeenSums, blocks: Sequence[Variable], *, stated: bool
 ) -> Generator[Step, Any, tuple[bool, tuple[str, ...]]]:
     """Return whether levels are taken out, and the warning of levels that differ."""
-    seen = [np.diagonal(part.sum(axis=0)) for part in of_sets]
-    units, between = np.diagonal(of_units.counts), np.diagonal(of_units.products)
-    found = SeenLevels.of(*seen, np.rint(units), between)
+    counts, sums, squares = (np.diagonal(part.sum(axis=0)) for part in of_sets)
+    units, between = np.rint(np.diagonal(of_units.counts)), np.diagonal(of_units.products)
+    found = SeenLevels.of(counts, sums, squares, units, between)
     flat = named(blocks, found.flat)
     if stated:
         require_varying(flat, 0)

@@ -1,8 +1,8 @@
 """Levels of parties, or of series: sums within them, where they differ (``center="auto"``).
 
-Beside the products of its rows [1, z] a party sends those of the means of its units: of its rows
-without time, of each of its series. Both add up over parties; their difference is the products
-within units, without further exchange.
+A party sends the products of its rows z about the mean of each of its units, and those of the
+means: all of its rows without time are a unit, and each of its series. Both add up over parties, to
+the products within units; together they are the products about one mean.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.levels import Levels, between_units, deviations, unit_products
-from flwr_causal.core.ties import as_ranked
-from flwr_causal.core.words import some
+from flwr_causal.core.linear.levels import (
+    Levels,
+    about_one_mean,
+    pieces_products,
+    unit_products,
+)
+from flwr_causal.doubts.levels import differing_levels
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.algorithm import Choice
 from flwr_causal.sources.products import in_new_units, products_with_ones
@@ -28,37 +32,26 @@ if TYPE_CHECKING:
     from flwr_causal.sources.products import Products
     from flwr_causal.sources.rows import DesignRows
 
-#: How many columns a warning names.
-NAMED = 5
 
+def products_within(rows: DesignRows) -> FloatArray:
+    """Return the products of a party's rows about the means of its units, and of these means.
 
-def levels_of_rows(rows: DesignRows, products: FloatArray) -> FloatArray:
-    """Return the products of the means of a party's units, see :mod:`core.linear.levels`.
-
-    Parameters
-    ----------
-    rows : DesignRows
-    products : ndarray of shape (1, 1 + s, 1 + s)
-        Of all of the party's rows [1, z].
+    Shape (2, 1 + s, 1 + s), see :func:`core.linear.levels.unit_products`.
     """
     if not rows.order:
-        return between_units(products[:, 0, 1:], products[:, 0, 0])
+        return pieces_products(rows.sum_rows())
     return unit_products(np.concatenate([*rows.sum_rows()]), rows.series_of_rows())
 
 
-def about_levels(
-    pooled: Products, between: FloatArray, *, stated: bool
-) -> Generator[Step, object, Products]:
-    """Return the products within units where levels differ, or as they are.
+def about_levels(pooled: Products, *, stated: bool) -> Generator[Step, object, Products]:
+    """Return the products within units where levels differ, else about one mean.
 
     A replicate takes over what the main training has decided.
 
     Parameters
     ----------
     pooled : Products
-        Of one set of rows.
-    between : ndarray of shape (1 + s, 1 + s)
-        The products of the means of units, divided by the number of all rows.
+        Of all rows, from :func:`products_within`.
     stated : bool
         Whether the option ``center`` says that levels are taken out, even if they do not differ.
 
@@ -67,12 +60,9 @@ def about_levels(
     DataError
         If levels are taken out as stated, and a column varies between units only.
     """
-    design, rows = pooled.design, pooled.agreement.n
-    products = pooled.values.sum(axis=0)
-    units = max(round(rows * float(between[0, 0])), 1)
-    of_means = between[1:, 1:] / products[0, 0]
+    design = pooled.design
     count = sum(one.width for one in design.variables)
-    levels = Levels.of(design.moments(products, rows), units, of_means, count)
+    levels = Levels.of(pooled.values, pooled.agreement.n, design.columns, count)
     flat = named(design.blocks, levels.flat)
     if stated:
         require_varying(flat, design.order)
@@ -81,7 +71,9 @@ def about_levels(
     if apart and not stated:
         said = told(design.blocks, levels.shares, levels.differ, flat)
         pooled = replace(pooled, warnings=(*pooled.warnings, said))
-    return _within(pooled, levels) if taken else pooled
+    if taken:
+        return _within(pooled, levels)
+    return replace(pooled, values=about_one_mean(pooled.values)[None])
 
 
 def _within(pooled: Products, levels: Levels) -> Products:
@@ -119,30 +111,13 @@ def told(
     blocks : sequence of Variable
         The variables, and then their lags.
     shares, differ : ndarray of shape (m,)
-        Of the first columns: the share of the variance that is between units, and whether levels
-        differ.
+        Of the first columns, see :class:`core.linear.levels.Levels`.
     flat : sequence of str
         The columns that vary between units only.
     """
-    names, sizes = _names(blocks), deviations(shares)
-    found: dict[str, float] = {}
-    for j in np.argsort(-as_ranked(shares), kind="stable"):
-        if differ[j]:
-            found.setdefault(names[j], sizes[j])
-    listed = some((f"{name!r} by {size:.2g}" for name, size in found.items()), NAMED)
+    names = _names(blocks)
     whose = "series" if len(names) > len(shares) else "parties"
-    if flat:
-        return (
-            f"The levels of the {whose} differ (in standard deviations: {listed}) beyond what the "
-            f"columns say that vary between the {whose} only, {some(map(repr, flat), NAMED)}. "
-            f"Differences between the {whose} count as effects here: leave these columns out, and "
-            f"effects are those within the {whose}."
-        )
-    return (
-        f"The levels of the {whose} differ (in standard deviations: {listed}). Effects are those "
-        f"within the {whose}, as with an intercept for each; center='global' takes differences "
-        "between them for effects too."
-    )
+    return differing_levels(names, shares, differ, flat, whose)
 
 
 def require_varying(flat: Sequence[str], order: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.core.folds import stretches
 from flwr_causal.protocol.second_moments import SCORES, impossible_products, largest_sums
 from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.sources.levels import about_levels, levels_of_rows
+from flwr_causal.sources.levels import about_levels, products_within
 from flwr_causal.sources.products import Products
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ SUMS = Exchange(
             "model='additive' or 'curved' further functions of it), for each state of a category "
             "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
             "of states; and of time series their lags, with center='phase' after a mark of the "
-            "rows that are not perturbed. With center='auto' or 'party' one array more, the "
-            "products of the means of the party's rows, or of each of its series, with their "
-            "number at [0, 0]",
+            "rows that are not perturbed. In moments with center='auto' or 'party' two arrays, "
+            "about the mean of the party's rows, or of each of its series, with the degrees of "
+            "freedom over n_k at [0, 0], and of these means",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
@@ -60,7 +60,7 @@ def exact_products(
     masks: EdgeMasks,
     design: Design,
     fewer_lags: int = 0,
-    levels: Literal["", "auto", "party"] = "",
+    levels: str = "",
 ) -> Generator[Step, Any, Products]:
     """Add up the products of the parties' rows.
 
@@ -76,14 +76,13 @@ def exact_products(
     """
     replies = yield Ask(SUMS)
     values = replies["moments"]
-    values, between = (values[:-1], values[-1]) if levels else (values, None)
     sets = len(values) - fewer_lags
     # The rows are those in the sum: a secure one may lack parties.
     agreement = agreement.with_rows(replies.rows)
     pooled = Products(agreement, masks, design, values[:sets], values[sets:])
-    if between is None:
+    if not levels:
         return pooled
-    return (yield from about_levels(pooled, between, stated=levels == "party"))
+    return (yield from about_levels(pooled, stated=levels == "party"))
 
 
 @answers(SUMS)
@@ -91,11 +90,10 @@ def sums_of_products(rows: DesignRows, asked: Asked) -> Arrays:
     """Return the mean products of a party's rows [1, z], by set of targets or by fold."""
     if rows.setup.targets:
         return {"moments": rows.products_by_targets(rows.sum_rows()) / rows.num_rows}
-    sums = rows.products_by_set(rows.sum_rows(), _folds(rows), rows.options.folds)
-    further = [*_of_fewer_lags(rows, sums)]
     if rows.options.levels:
-        further.append(levels_of_rows(rows, sums)[None])
-    return {"moments": np.concatenate([sums, *further]) / rows.num_rows}
+        return {"moments": products_within(rows) / rows.num_rows}
+    sums = rows.products_by_set(rows.sum_rows(), _folds(rows), rows.options.folds)
+    return {"moments": np.concatenate([sums, *_of_fewer_lags(rows, sums)]) / rows.num_rows}
 
 
 def _folds(rows: DesignRows) -> IntArray | None:

@@ -12,6 +12,7 @@ import numpy as np
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge, as_knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
+from flwr_causal.core.linear.levels import SeenLevels
 from flwr_causal.core.linear.moments import Moments, data_scale, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import implied_noise
 from flwr_causal.core.linear.stability import order_search
@@ -21,10 +22,12 @@ from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
+from flwr_causal.data.check.report import TotalReport
 from flwr_causal.data.interventions import by_party
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.series.levels import OWN_LEVELS
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
+from flwr_causal.doubts.levels import levels_in_words
 from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text, reported_relations
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.options import KnowledgePartyOptions
@@ -89,10 +92,12 @@ class LinearOptions(CausalOptions):
         Divide every column by its standard deviation over the rows of all parties. Raw units can
         reveal the causal order (varsortability), or hide it. The graph's weights are then in
         standard deviations; ``run.model`` is in the units of the data.
-    center : {"global", "party"}, default "global"
-        Subtract the mean over the rows of all parties, or each party's own mean (the papers').
-        "global" needs no further exchange and loses no information when parties have few rows;
-        "party" is right when parties differ in level.
+    center : {"auto", "global", "party"}, default "auto"
+        Subtract the mean over the rows of all parties, or each party's own mean (the papers'), as
+        with an intercept for each party. "global" loses no information when parties have few rows;
+        "party" is right when parties differ in level. "auto" is "party" where the means that the
+        parties report differ beyond chance (``core.linear.levels``), which a warning says; with
+        known interventions and time series it is "global".
     threshold : float, default 0.3
         Edges of absolute weight up to this are left out (Zheng et al. 2018, section 5).
     knowledge : Knowledge, str or None
@@ -105,7 +110,7 @@ class LinearOptions(CausalOptions):
     """
 
     standardize: bool = False
-    center: Literal["global", "party"] = option("global", needs="centring")
+    center: Literal["auto", "global", "party"] = option("auto", needs={"party": ("centring",)})
     threshold: float = option(0.3, needs="weights", least=0)
     knowledge: Knowledge | str | None = None
     aggregation: Literal["mean", "median"] = option("mean", needs="median")
@@ -248,6 +253,8 @@ class LinearStrategy(CausalStrategy):
             left = self._left_out(reported_relations(reports, agreement.names))
             said = [left_out_text(left)] if left else []
             agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
+        if self._reports_levels(agreement) and not self.options.secure_aggregation:
+            take_levels_out(reports, agreement)
         if agreement.targets:
             refuse_misfits(
                 unmet(self.options, (*self._parts, self.options.acted)),
@@ -255,6 +262,13 @@ class LinearStrategy(CausalStrategy):
                 "take 'interventions' out of their node configs.",
             )
         return agreement
+
+    def _reports_levels(self, agreement: Agreement) -> bool:
+        """Whether the reports decide what ``center="auto"`` is."""
+        open_ = self.options.center == "auto" and not self._tells_levels
+        rows = self.data is not DataKind.SERIES and not agreement.targets
+        gives = all("centring" in part.gives for part in self._parts)
+        return open_ and rows and gives
 
     def _check_median(self, num_parties: int) -> None:
         """Check that enough parties reply in an exchange to tell which of them is false."""
@@ -287,6 +301,12 @@ class LinearStrategy(CausalStrategy):
         """
         if self._within_parties:
             self._check_within(agreement.names, pool({"": total}, agreement.names)[1])
+        if self._reports_levels(agreement) and isinstance(total, TotalReport):
+            between = np.array(total.between)
+            counts = np.array([total.rows_with(one) for one in total.columns], dtype=np.float64)
+            within = np.array([one.squares for one in total.columns]) - between
+            units = np.full(len(counts), float(agreement.num_parties))
+            _assume_levels([*total.names], counts, within, units, between)
         return super().complete(agreement, total, groups)
 
     @property
@@ -400,12 +420,17 @@ class LinearStrategy(CausalStrategy):
             return Baselines(pooled, alone(parties, order_search), "order search")
 
     @property
+    def _tells_levels(self) -> bool:
+        """Whether sums tell levels of parties, or of series, apart."""
+        return self.options.level_sums
+
+    @property
     def expected(self) -> Expected:
         """One unit of each column, comparable columns, one level, more rows than columns.
 
         Interventions shift levels at some parties.
         """
-        about_one = self.options.center in ("auto", "global") and not self.options.level_sums
+        about_one = self.options.center in ("auto", "global") and not self._tells_levels
         by_level = about_one and not self.options.states_interventions
         return Expected(
             unit_ratio=SAME_UNITS,
@@ -489,6 +514,47 @@ def in_units(
         mean = level + one.mean * scale
         converted.append(replace(one, mean=mean, second=one.second * units))
     return [converted[place] for place in own]
+
+
+def take_levels_out(reports: Mapping[str, TableReport], agreement: Agreement) -> None:
+    """Raise the error that sets ``center="party"`` where the parties' levels differ by the reports.
+
+    Not where columns vary between parties only.
+    """
+    names, held = agreement.names, [{c.name: c for c in one.columns} for one in reports.values()]
+    shape = (len(held), len(names))
+    counts, means, squares = (np.zeros(shape) for _ in range(3))
+    for k, (report, columns) in enumerate(zip(reports.values(), held, strict=True)):
+        for j, name in enumerate(names):
+            if name in columns and report.has_sums:
+                own = columns[name]
+                counts[k, j] = n = report.rows_with(own)
+                means[k, j] = own.mean + own.remainder / max(n, 1)
+                squares[k, j] = own.squares
+    between = (counts * (means - agreement.mean) ** 2).sum(axis=0)
+    units = (counts > 0).sum(axis=0).astype(np.float64)
+    _assume_levels(names, counts.sum(axis=0), squares.sum(axis=0), units, between)
+
+
+def _assume_levels(
+    names: Sequence[str],
+    counts: FloatArray,
+    within: FloatArray,
+    units: FloatArray,
+    between: FloatArray,
+) -> None:
+    """Raise the error that sets ``center="party"`` where levels differ, by sums of squares."""
+    counts = np.maximum(counts, 1.0)
+    found = SeenLevels.of(counts, np.zeros(len(counts)), within + between, units, between)
+    if found.differ.any() and not found.flat.any():
+        listed = levels_in_words(names, found.shares, found.differ)
+        error = DataError(f"The levels of the parties differ ({listed}).")
+        error.settings = {"center": "party"}
+        error.assumed = (
+            f"Assumed center='party': the levels of the parties differ (in standard deviations: "
+            f"{listed}). center='global' takes differences between them for effects too.",
+        )
+        raise error
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:

@@ -132,7 +132,7 @@ class Lingam(LinearStrategy):
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return (
             self.options.aggregation == "mean"
-            and self.options.center == "global"
+            and self.options.center in ("auto", "global")
             and self.options.order == 0
         )
 

@@ -115,7 +115,7 @@ class SeriesOptions(Lagged, PenalisedLags):
 
     order: int = 1
     center: Literal["auto", "global", "party", "series", "phase"] = option(
-        "global",
+        "auto",
         needs={
             "party": ("levels", "rows"),
             "series": ("centring", "time"),
@@ -181,9 +181,11 @@ class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
     order : int, default 0
         p, the number of lags; 0 is for rows without time. The options of
         :class:`~flwr_causal.strategies.series.SeriesOptions` have an effect with an order only.
-    center : {"global", "party", "series", "phase"}, default "global"
+    center : {"auto", "global", "party", "series", "phase"}, default "auto"
         "party" is for rows without time; "series" and "phase" are for series, see
-        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`.
+        :class:`~flwr_causal.strategies.two_dbn.TwoDBN`. "auto" is "party" where the means that the
+        parties report differ beyond chance (``core.linear.levels``), which a warning says; of time
+        series it is "global".
     """
 
     order: int = 0

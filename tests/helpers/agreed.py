@@ -7,8 +7,15 @@ from flwr_causal.data.check.policy import Policy
 
 def agreed(names, states, mean, variance, *, missing_values="fail", **options):
     """An agreement on these columns, with options of a linear method without lags."""
-    usual = {"center": "global", "standardize": False, "functions": 1, "folds": 1, "lags": 0}
-    usual |= {"levels": False, "scores": False}
+    usual = {
+        "center": "global",
+        "standardize": False,
+        "functions": 1,
+        "folds": 1,
+        "lags": 0,
+        "levels": False,
+        "scores": False,
+    }
     return SimpleNamespace(
         names=names,
         states=states,

@@ -227,7 +227,7 @@ def test_no_method_answers_a_private_run_with_exact_numbers(tmp_path, method):
     setup = setup_for(TABLES, terms=terms, options=options)
     exact = [one for one in contract.exchanges if one not in contract.private]
     for exchange in (*exact, TOTALS, *([] if REPLAY in contract.private else [REPLAY])):
-        values = {"within": 0, "requests": "[]"}
+        values = {"requests": "[]"}
         arrays = {"archive": np.zeros(0, np.uint8)} if exchange is REPLAY else {}
         reply = ask(
             grid, node, arrays, setup=setup, exchange=exchange.name, method=method, **values

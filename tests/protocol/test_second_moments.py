@@ -32,7 +32,7 @@ STATES = np.array(["u", "v", "w"])[RNG.integers(0, 3, 50)]
 def setup_of(*, states=(), targets=(), small=None, missing="fail", **options):
     names = ("a", "b", "k") if states else ("a", "b")
     nan = (np.nan,) * bool(states)
-    method = Moments(**options)
+    method = Moments(**{"center": "global", **options})
     return setup_for(
         [TABLE],
         names=names,

@@ -366,7 +366,7 @@ def test_the_totals_are_those_of_the_pooled_rows(offset, unit):
     tables = [table * unit + offset for table in tables]
     names = tuple(tables[0].columns)
     reports = [describe(table, sums=True) for table in tables]
-    vectors = [totals.vector_of(report, names, within=False) for report in reports]
+    vectors = [totals.vector_of(report, names) for report in reports]
     size = totals.size(names)
     assert {len(vector) for vector in vectors} == {size.words}
     total = totals.report_of(added(vectors, size), names, 4, within=False)
@@ -384,7 +384,7 @@ def test_totals_of_a_constant_column_have_no_variance_and_false_ones_are_refused
     import pandas as pd
 
     table = pd.DataFrame({"a": np.full(7, 0.1)})
-    vector = totals.vector_of(describe(table, sums=True), ("a",), within=False)
+    vector = totals.vector_of(describe(table, sums=True), ("a",))
     total = totals.report_of(added([vector] * 3, totals.size(("a",))), ("a",), 3, within=False)
     assert (total.rows, total.columns[0].mean, total.columns[0].squares) == (21, 0.1, 0.0)
     for broken in (vector + np.uint64(1), np.roll(vector, 1), vector[::-1]):
@@ -398,24 +398,36 @@ def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means
     tables = [table * [1, 2, 3] + 1e6 * k / 3 for k, table in enumerate(tables)]
     names = tuple(tables[0].columns)
     reports = [describe(table, sums=True) for table in tables]
-    vectors = [totals.vector_of(report, names, within=True) for report in reports]
+    vectors = [totals.vector_of(report, names) for report in reports]
     total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=True)
     squares = sum(((table - table.mean()) ** 2).sum() for table in tables)
     np.testing.assert_allclose([one.squares for one in total.columns], squares, rtol=1e-8)
+    level = sum(table.sum() for table in tables) / 60
+    between = sum(len(table) * (table.mean() - level) ** 2 for table in tables)
+    np.testing.assert_allclose(total.between, between, rtol=1e-9)
+    whole = totals.report_of(added(vectors, totals.size(names)), names, 3, within=False)
+    np.testing.assert_allclose([one.squares for one in whole.columns], squares + between)
+
+
+def test_squares_within_parties_are_at_most_those_of_all_rows():
+    sums = [Fraction(k) for k in (7, 7, 3, 9, 8)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    with pytest.raises(SumError, match="cannot be those of 7 rows"):
+        totals.report_of(total, ("a",), 1, within=False)
 
 
 def test_squares_within_a_party_are_those_from_the_mean_that_its_remainder_gives():
     # 0.5, 1.5 and 2.5 less 0.5: the mean is 1.5.
     column = ColumnReport("a", "numeric", missing=0, mean=0.5, remainder=3.0, squares=5.0)
-    vector = totals.vector_of(TableReport(3, 0, (column,), has_sums=True), ("a",), within=True)
+    vector = totals.vector_of(TableReport(3, 0, (column,), has_sums=True), ("a",))
     (found,) = totals.report_of(vector, ("a",), 1, within=True).columns
     assert (found.mean, found.remainder, found.squares) == (1.5, 0.0, 2.0)
 
 
 @pytest.mark.parametrize(("digits", "squares"), [(-28, 0), (28, 0), (29, 29), (-29, None)])
 def test_squares_of_less_than_the_last_digits_are_none(digits, squares):
-    sums = [Fraction(7), Fraction(7), Fraction(0), Fraction(digits, 2**exact.FRACTION_BITS)]
-    sums += [Fraction(0)] * 2
+    last = Fraction(digits, 2**exact.FRACTION_BITS)
+    sums = [Fraction(7), Fraction(7), Fraction(0), last, last, Fraction(0), Fraction(0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     if squares is None:
         with pytest.raises(SumError, match="cannot be those of 7 rows"):
@@ -429,7 +441,7 @@ def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
     tables, _ = federated_linear(3, 60, 3, seed=2)
     names = tuple(tables[0].columns)
     reports = [describe(table, sums=True) for table in (tables[0][[*names[:2]]], *tables[1:])]
-    vectors = [totals.vector_of(report, names, within=False) for report in reports]
+    vectors = [totals.vector_of(report, names) for report in reports]
     total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=False)
     rows = [table[names[2]] for table in tables[1:]]
     lacking = total.columns[2]
@@ -439,7 +451,7 @@ def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
 
 @pytest.mark.parametrize("held", [0, -1, 8])
 def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
-    sums = [Fraction(k) for k in (7, held, 3, 9, 0, 0)]
+    sums = [Fraction(k) for k in (7, held, 3, 9, 0, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="the column 'a' has"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -447,7 +459,7 @@ def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
 
 @pytest.mark.parametrize("rows", [0, -7, 10**12 + 1, 10**60])
 def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
-    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0)]
+    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="all parties together have"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -455,6 +467,6 @@ def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
 
 @pytest.mark.parametrize("rows", [1, 10**12])
 def test_totals_of_the_fewest_and_of_the_most_rows_are_accepted(rows):
-    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0)]
+    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     assert totals.report_of(total, ("a",), 1, within=False).rows == rows

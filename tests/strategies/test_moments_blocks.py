@@ -118,7 +118,6 @@ def test_replicates_and_rows_with_missing_values():
         {"solver": "order"},
         {"model": "additive"},
         {"standardize": True},
-        {"center": "party"},
         {"aggregation": "median"},
         {"epsilon": 1.0},
         {"threshold": 0.1},

@@ -132,7 +132,7 @@ def test_nodes_state_the_targets_of_their_own_rows(stated):
     ("strategy", "message"),
     [
         (Moments(aggregation="median"), "set aggregation='mean'"),
-        (Moments(solver="ges", center="party"), "center='global'"),
+        (Moments(solver="ges", center="party"), "center='auto' or 'global'"),
     ],
 )
 def test_a_method_that_does_not_use_what_nodes_state_refuses_it(strategy, message):

@@ -173,8 +173,8 @@ def test_every_form_ends_within_a_thousandth_of_the_pooled_estimate(form, monkey
         tables = [[table] for table in tables]
     ended = []
 
-    def kept(restrictions, estimate):
-        found = yield from of_steps(restrictions, estimate)
+    def kept(*given, **named):
+        found = yield from of_steps(*given, **named)
         moved = stepped(found.products[0])
         ended.append(moved)
         return found
@@ -289,7 +289,7 @@ def test_pairs_that_few_rows_have_together_get_no_edge():
     ("option", "value"),
     [
         ("model", "additive"),
-        ("center", "party"),
+        ("center", "series"),
         ("aggregation", "median"),
         ("sparsity", "held-out"),
         ("epsilon", 1.0),

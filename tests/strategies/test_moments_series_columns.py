@@ -391,7 +391,7 @@ def test_replicates_hold_what_was_chosen_by_held_out_steps(table):
     [
         (
             {"center": "phase", "perturbed_from": 1.0, "perturbed_to": 2.0},
-            "center='global' or 'series'",
+            "center='auto', 'global' or 'series'",
         ),
         ({"leave_one_out": True}, "leave_one_out=False"),
         ({"aggregation": "median"}, "aggregation='mean'"),

@@ -36,22 +36,27 @@ def test_the_pooled_moments_are_those_of_the_pooled_rows(offset):
     grid = spy(tables)
     run(Moments(standardize=True), grid)
     shares = np.array([len(table) for table in tables]) / len(rows)
-    sent = [reply.content["arrays"].to_numpy_ndarrays()[0][0] for reply in grid.replies[-3:]]
+    # About the means of the parties, and of these means.
+    sent = [
+        reply.content["arrays"].to_numpy_ndarrays()[0].sum(axis=0) for reply in grid.replies[-3:]
+    ]
     scale = rows.std(axis=0)
     correlations = np.tensordot(shares, np.array(sent), axes=1)
     expected = np.pad(expected / np.outer(scale, scale), ((1, 0), (1, 0)))
-    expected[0, 0] = 1  # the rows are [1, z], and z has mean 0
+    # The rows are [1, z], and z has mean 0; within parties there are n less 3 degrees of freedom.
+    expected[0, 0] = 2 - 3 / len(rows)
     np.testing.assert_allclose(correlations, expected, atol=1e-9 if offset else 1e-12)
 
 
 def test_centring_by_party_pools_what_varies_within():
     tables = [table + 5.0 * index for index, table in enumerate(TABLES)]
     within = np.concatenate([(table - table.mean()).to_numpy() for table in TABLES])
-    expected = within.T @ within / len(within)
+    expected = within.T @ within / (len(within) - len(TABLES) + 1)
     np.testing.assert_allclose(second_of(tables, center="party"), expected, atol=1e-12)
     scaled = second_of(tables, center="party", standardize=True)
     np.testing.assert_allclose(scaled, expected, atol=1e-12)
-    assert np.abs(second_of(tables) - expected).max() > 1.0
+    np.testing.assert_allclose(second_of(tables), expected, atol=1e-12)
+    assert np.abs(second_of(tables, center="global") - expected).max() > 1.0
 
 
 @pytest.mark.parametrize("solve", [dagma, notears])
@@ -80,7 +85,7 @@ def test_one_exchange_and_no_more():
     outcome = run(Moments(), grid)
     assert outcome.rounds == 1
     assert len(grid.training_messages) == 3
-    assert outcome.bytes_received < 3 * (8 * 36 + 300)
+    assert outcome.bytes_received < 3 * (8 * 2 * 49 + 300)
 
 
 def test_the_sparsity_is_reported_and_can_be_given():
@@ -203,6 +208,7 @@ def test_the_model_within_parties():
     result = simulate("moments", tables, center="party")
     within = np.concatenate([(table - table.mean()).to_numpy() for table in tables])
     weights, _, variances = least_squares(within, result.graph.adjacency)
+    variances *= len(within) / (len(within) - len(tables) + 1)
     np.testing.assert_allclose(result.model.weights, weights, atol=1e-9)
     np.testing.assert_allclose(result.model.noise_variances, variances, rtol=1e-9)
 

@@ -243,15 +243,6 @@ def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]
     return tuple(replace(one, name=name) for one, name in zip(every, names, strict=True))
 
 
-def row_products(rows: FloatArray) -> FloatArray:
-    """Return the sums of products of the rows [1, z], (1 + s, 1 + s), given z of shape (n, s)."""
-    found = np.empty((1 + rows.shape[1],) * 2)
-    found[0, 0] = len(rows)
-    found[0, 1:] = found[1:, 0] = rows.sum(axis=0)
-    found[1:, 1:] = rows.T @ rows
-    return found
-
-
 @dataclass(frozen=True)
 class Design:
     """What a row becomes: the columns z of d variables at t, t - 1, ..., t - p.

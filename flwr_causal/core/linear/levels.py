@@ -18,44 +18,97 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.linear.moments import Moments, mean_and_second, row_products
 from flwr_causal.core.linear.regression import given_others
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.linear.moments import Moments
 
 #: Levels differ if chance gives one of all columns such an F statistic with less than this
 #: probability, and more than this share of the column's variance is between units. Of simulated
 #: tables 20 of 20 with shifted levels were told so, and none of 50 others.
 CHANCE, LEAST_SHARE = 1e-4, 0.02
-#: A column varies between units only if so little of its variance is within them.
-FLAT = 1e-9
+#: A column varies between units only if so little of its variance is within them: of products
+#: about the means of units, and of sums about one mean, in which rounding leaves more.
+FLAT, FLAT_OF_SUMS = 1e-15, 1e-9
 
 
-def unit_products(rows: FloatArray, units: IntArray | None = None) -> FloatArray:
-    """Return what products of rows z say of the means of units, shape (1 + s, 1 + s).
+def unit_products(rows: FloatArray, units: IntArray) -> FloatArray:
+    """Return the sums of products of rows z about the means of their units, and of these means.
 
     Parameters
     ----------
     rows : ndarray of shape (n, s)
-    units : ndarray of int64, shape (n,), optional
-        The unit of each row, numbered from 0. Default: all rows are one unit.
+    units : ndarray of int64, shape (n,)
+        The unit of each row, numbered from 0.
+
+    Returns
+    -------
+    ndarray of shape (2, 1 + s, 1 + s)
+        First those within units: at [0, 0] the degrees of freedom, n less the number of units, at
+        [1:, 1:] the sum of (z - m_u) (z - m_u)^T, and 0 elsewhere. Then the sum of [1, m_u]
+        [1, m_u]^T over the rows.
+    """
+    counts = np.bincount(units)
+    sums = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(sums, units, rows)
+    means = sums / np.maximum(counts, 1)[:, None]
+    centred = rows - means[units]
+    rest = np.zeros_like(sums)
+    np.add.at(rest, units, centred)
+    # What rounding has left of the means.
+    means += rest / np.maximum(counts, 1)[:, None]
+    centred = rows - means[units]
+    present = counts > 0
+    return _products(centred.T @ centred, means[present], counts[present])
+
+
+def pieces_products(pieces: Iterable[FloatArray]) -> FloatArray:
+    """Return the same of rows of one unit, in pieces."""
+    every = iter(pieces)
+    first = next(every)
+    # About a mean that is near that of all, which costs no digits.
+    near = first.mean(axis=0)
+    sums = row_products(first - near)
+    for rows in every:
+        sums += row_products(rows - near)
+    count = sums[0, 0]
+    rest, second = mean_and_second(sums)
+    return _products(count * second, (near + rest)[None], np.array([count]))
+
+
+def _products(within: FloatArray, means: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
+    found = np.zeros((2, *np.add(within.shape, 1)))
+    found[0, 0, 0] = counts.sum() - len(counts)
+    found[0, 1:, 1:] = within
+    own = np.column_stack([np.ones(len(means)), means])
+    found[1] = (own * counts[:, None]).T @ own
+    return found
+
+
+def about_one_mean(products: FloatArray) -> FloatArray:
+    """Return the products of the rows [1, z], (1 + s, 1 + s), from :func:`unit_products`."""
+    found = products.sum(axis=0)
+    found[0, 0] = products[1, 0, 0]
+    return np.asarray(found)
+
+
+def between_units(sums: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
+    """Return what sums of rows say of the means of units, shape (1 + s, 1 + s).
+
+    Parameters
+    ----------
+    sums : ndarray of shape (units, s)
+        Of each unit's rows.
+    counts : ndarray of shape (units,)
 
     Returns
     -------
     ndarray
-        At [0, 0] the number of units; at [1:, 1:] the sum of n_u m_u m_u^T over the units of n_u
-        rows and means m_u; 0 elsewhere.
+        At [0, 0] the number of units, at [1:, 1:] the sum of n_u m_u m_u^T, and 0 elsewhere.
     """
-    codes = np.zeros(len(rows), dtype=np.int64) if units is None else units
-    counts = np.bincount(codes)
-    sums = np.zeros((len(counts), rows.shape[1]))
-    np.add.at(sums, codes, rows)
-    return between_units(sums[counts > 0], counts[counts > 0])
-
-
-def between_units(sums: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
-    """Return the same from the sums of each unit's rows, (units, s), and their numbers."""
     found = np.zeros((1 + sums.shape[1],) * 2)
     found[0, 0] = len(sums)
     found[1:, 1:] = (sums / counts[:, None]).T @ sums
@@ -70,7 +123,7 @@ def about_means(products: FloatArray, between: FloatArray) -> FloatArray:
     products
         ``(1 + m, 1 + m)`` of the rows [1, z].
     between
-        :func:`unit_products`, divided by the same number.
+        :func:`between_units`, divided by the same number.
     """
     found = products.copy()
     of_all = products[0, 1:]
@@ -100,11 +153,23 @@ class Levels:
     count: int
 
     @classmethod
-    def of(cls, total: Moments, units: int, between: FloatArray, count: int) -> Levels:
-        """Return the levels, given the mean of m_u m_u^T over all rows, shape (m, m)."""
-        of_means = between - np.outer(total.mean, total.mean)
-        rows = max(total.n - units + 1, 1)
-        second = (total.second - of_means) * (total.n / rows)
+    def of(cls, products: FloatArray, num_rows: int, names: Sequence[str], count: int) -> Levels:
+        """Return the levels of rows.
+
+        Parameters
+        ----------
+        products : ndarray of shape (2, 1 + m, 1 + m)
+            :func:`unit_products`, divided by the number of rows.
+        num_rows : int
+        names : sequence of str
+            Of the m columns.
+        count : int
+        """
+        total = Moments.from_products(num_rows, about_one_mean(products), names)
+        within, share = products[0], products[1, 0, 0]
+        units = max(num_rows - round(num_rows * float(within[0, 0])), 1)
+        rows = max(num_rows - units + 1, 1)
+        second = within[1:, 1:] / share * (num_rows / rows)
         return cls(total, units, replace(total, n=rows, second=second, units=units), count)
 
     @cached_property
@@ -209,7 +274,7 @@ class SeenLevels(NamedTuple):
         whole, inner = squares - about, squares - between
         free = counts - units
         judged = (units > 1) & (free >= 1) & (whole > 0)
-        flat = judged & (inner <= FLAT * whole)
+        flat = judged & (inner <= FLAT_OF_SUMS * whole)
         shares, chance = _analysed(whole, inner, np.maximum(units - 1, 1.0), np.maximum(free, 1.0))
         differ = judged & ~flat & _beyond_chance(shares, chance)
         return cls(np.where(judged & ~flat, shares, 0.0), differ, flat)

@@ -258,6 +258,15 @@ class Moments:
         return self.scaled(scale), scale
 
 
+def row_products(rows: FloatArray) -> FloatArray:
+    """Return the sums of products of the rows [1, z], (1 + s, 1 + s), given z of shape (n, s)."""
+    found = np.empty((1 + rows.shape[1],) * 2)
+    found[0, 0] = len(rows)
+    found[0, 1:] = found[1:, 0] = rows.sum(axis=0)
+    found[1:, 1:] = rows.T @ rows
+    return found
+
+
 def mean_and_second(products: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return means ``(d,)`` and central second moments ``(d, d)`` of rows x.
 

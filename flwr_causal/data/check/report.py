@@ -414,3 +414,17 @@ class TableReport:
             raise ValueError("a combination of columns that are not there")
         if self.level_rows is not None and not 0 <= self.level_rows <= self.rows:
             raise ValueError(f"{self.level_rows} of {self.rows} rows are behind the means")
+
+
+@dataclass(frozen=True)
+class TotalReport(TableReport):
+    """The report on the rows of all parties together, from a secure sum.
+
+    Parameters
+    ----------
+    between : tuple of float
+        Of each column the sum over parties of n_k times the squared deviation of the party's mean
+        from that of all rows.
+    """
+
+    between: tuple[float, ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 from flwr_causal.core.blocks.pag import BlockSource, block_pag
 from flwr_causal.core.ges.hidden_check import hidden_causes
 from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
+from flwr_causal.core.linear.determined import RESIDUAL_SHARE
 from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
@@ -76,8 +77,10 @@ def with_doubts(
         return outcome
     names = pooled.agreement.names
     widths = pooled.design.widths[: len(names)]
-    moments = given_others(moments, sum(widths))
-    if moments.n < FEWEST_ROWS * moments.d:
+    own, moments = moments, given_others(moments, sum(widths))
+    # Of a column that its past determines rounding is left.
+    left = moments.variances > RESIDUAL_SHARE * own.variances[: moments.d]
+    if moments.n < FEWEST_ROWS * moments.d or not left.all():
         return outcome
     source: PagSource
     if options.takes_blocks:

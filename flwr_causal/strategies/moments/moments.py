@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.linear.levels import about_one_mean
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.normal_scores import NormalScores
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -102,17 +103,18 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then products of the rows [1, z], of shape
-    (sets, 1 + s, 1 + s). z has a column for each number, centred (with ``standardize``, categories
-    or functions also divided by its standard deviation), with curved effects further functions of
-    it, for each state of a category but one, and with an order p the lags of all of them. Known
-    interventions and held-out rows divide the rows into sets; where the number of lags is chosen,
-    one array for each smaller order follows. With secure summation the server learns the pooled
-    products only. With ``epsilon`` it is one array of sums of products with
-    noise, and nothing else that depends on the rows. With ``unknown_targets`` and ``local_graphs``
-    the server looks at each party's products, or with secure sums at those of groups of parties.
-    Where parties hold different columns (``row_id``), it is hashed ids, masked columns and lags
-    that only another party can open, and words whose sum over all parties is that of the products
-    of columns.
+    (sets, 1 + s, 1 + s); with ``center="auto"`` or "party" about the means of the party's rows (or
+    of each series), and of these means. z has a column for each number, centred (with
+    ``standardize``, categories or functions also divided by its standard deviation), with curved
+    effects further functions of it, for each state of a category but one, and with an order p the
+    lags of all of them. Known interventions and held-out rows divide the rows into sets; where the
+    number of lags is chosen, one array for each smaller order follows. With secure summation the
+    server learns the pooled products only. With ``epsilon`` it is one array of sums of products
+    with noise, and nothing else that depends on the rows. With ``unknown_targets`` and
+    ``local_graphs`` the server looks at each party's products, or with secure sums at those of
+    groups of parties. Where parties hold different columns (``row_id``), it is hashed ids, masked
+    columns and lags that only another party can open, and words whose sum over all parties is that
+    of the products of columns.
 
     References
     ----------
@@ -385,6 +387,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         return self.options.private
 
     @property
+    def _tells_levels(self) -> bool:
+        """Whether sums tell levels of parties, or of series, apart."""
+        return super()._tells_levels and not self._columns_differ
+
+    @property
     def _joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
         return not self.options.private
@@ -400,7 +407,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         options, expected = self.options, super().expected
         if options.order:
             expected = expected_of_series(expected, options.order)
-        by_hand = options.takes_blocks or (self._columns_differ and not options.order)
+        needed = "centring" if options.order else "levels"
+        by_hand = not all(needed in part.gives for part in self._parts)
+        by_hand = by_hand or (self._columns_differ and not options.order)
         if expected.level_remedy and by_hand:
             whose = "series'" if options.order else "parties'"
             remedy = f"subtract the {whose} own means before the run"
@@ -499,12 +508,14 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.takes_scores:
             agreement = in_scores(agreement)
         design = solved_design(agreement, self.options)
-        further = self.options.fewer_lags + (
-            self.options.level_sums and not state.agreement.targets
-        )
-        sets = slice(None, -further or None)
+        levels = self.options.level_sums and not agreement.targets
+        sets = slice(None, -self.options.fewer_lags or None)
+
+        def own(moments: FloatArray) -> FloatArray:
+            return about_one_mean(moments) if levels else moments[sets].sum(axis=0)
+
         sent = {
-            party: arrays["moments"][sets].sum(axis=0)
+            party: own(arrays["moments"])
             for party, arrays in replies.items()
             if "moments" in arrays
         }

@@ -432,6 +432,15 @@ class MomentsOptions(
         of others, which are not, and what stays open (``core.ges.ancestral_search``). For rows
         without time. ``run.total_effect`` gives the effects that are identified, and says of the
         others what leaves them open.
+    center : {"auto", "global", "party", "series", "phase"}, default "auto"
+        Which means are subtracted from the rows: "global" the mean of all rows; "party" each
+        party's own, for rows without time, as with an intercept for each party; "series" and
+        "phase" are for series, see :class:`~flwr_causal.strategies.two_dbn.TwoDBN`. "auto" is
+        "party", and with an order each series has an intercept, where the levels of the parties or
+        series differ (``core.linear.levels``): the sums of the same exchange tell it, also secure
+        ones. A warning then names the columns. Where sums cannot tell levels apart (interventions,
+        ``epsilon``, ``unknown_targets``, ``local_graphs``, different columns, choices by held-out
+        rows, additive effects, ``parameters="likelihood"``) it is "global".
     threshold : float or None, default None
         Edges of absolute weight up to this are left out. None is 0.15 with an order; without one
         it is 0 with ``solver="order"``, whose score selects the edges, otherwise 0.3, and 0.1 for
@@ -669,7 +678,10 @@ class MomentsOptions(
         if self.center not in ("auto", "party") or self.num_folds > 1 or self.fewer_lags:
             return False
         by_series = self.incomplete and self.order > 0
-        return not by_series and all("levels" in part.gives for part in self.parts)
+        # Functions of values about each party's own mean, see center='party'.
+        if by_series or self.model == "additive":
+            return False
+        return all("levels" in part.gives for part in self.parts)
 
     @property
     def pools_rows(self) -> bool:

@@ -10,8 +10,10 @@ from flwr_causal.core.linear.levels import (
     Levels,
     SeenLevels,
     about_means,
+    about_one_mean,
     between_units,
     deviations,
+    pieces_products,
     unit_products,
 )
 from flwr_causal.core.linear.moments import Moments, mean_and_second
@@ -20,10 +22,8 @@ from flwr_causal.core.series.design import lagged_rows
 
 
 def levels_of(rows, units, count=None):
-    between = unit_products(rows, units) / len(rows)
-    total = Moments.from_rows(rows)
-    number = round(len(rows) * between[0, 0])
-    return Levels.of(total, number, between[1:, 1:], count or rows.shape[1])
+    products, m = unit_products(rows, units) / len(rows), rows.shape[1]
+    return Levels.of(products, len(rows), [f"z{k}" for k in range(m)], count or m)
 
 
 def shifted(seed=0, units=5, rows=40, d=3, size=1.0):
@@ -43,18 +43,36 @@ def test_products_of_means(number, seed):
     units = np.concatenate([np.arange(number), rng.integers(0, number, 20)])
     rows = rng.normal(size=(len(units), 3)) + 5
     found = unit_products(rows, units)
-    expected = sum(
-        np.sum(units == u) * np.outer(*[rows[units == u].mean(axis=0)] * 2) for u in range(number)
-    )
-    assert found[0, 0] == number
-    np.testing.assert_allclose(found[1:, 1:], expected)
-    assert not found[0, 1:].any()
-    assert not found[1:, 0].any()
+    means = np.array([rows[units == u].mean(axis=0) for u in range(number)])
+    ones = np.column_stack([np.ones(len(rows)), means[units]])
+    centred = rows - means[units]
+    assert found[0, 0, 0] == len(rows) - number
+    np.testing.assert_allclose(found[0, 1:, 1:], centred.T @ centred, atol=1e-12)
+    assert not found[0, 0, 1:].any()
+    assert not found[0, 1:, 0].any()
+    np.testing.assert_allclose(found[1], ones.T @ ones)
     # Sums over parties are those of all units.
-    parts = [unit_products(rows[units == u]) for u in range(number)]
-    np.testing.assert_allclose(np.sum(parts, axis=0), found)
-    sums = np.array([rows[units == u].sum(axis=0) for u in range(number)])
-    np.testing.assert_allclose(between_units(sums, np.bincount(units)), found)
+    each = [rows[units == u] for u in range(number)]
+    parts = [pieces_products([own[:2], own[2:]] if len(own) > 2 else [own]) for own in each]
+    np.testing.assert_allclose(np.sum(parts, axis=0), found, atol=1e-9)
+    every = np.column_stack([np.ones(len(rows)), rows])
+    np.testing.assert_allclose(about_one_mean(found), every.T @ every)
+    sums, counts = means * np.bincount(units)[:, None], np.bincount(units)
+    between = between_units(sums, counts)
+    assert between[0, 0] == number
+    np.testing.assert_allclose(between[1:, 1:], found[1, 1:, 1:])
+    np.testing.assert_allclose(
+        mean_and_second(about_means(every.T @ every, between))[1], found[0, 1:, 1:] / len(rows)
+    )
+
+
+def test_levels_that_are_far_apart_cost_no_digits():
+    rows, units = shifted(size=0.0)
+    far = rows + 1e9 * (1.0 + units[:, None])
+    expected = unit_products(rows, units)[0]
+    parts = [pieces_products([far[units == u][:9], far[units == u][9:]]) for u in range(5)]
+    for found in (unit_products(far, units), np.sum(parts, axis=0)):
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_regressions_are_those_with_an_intercept_for_each_unit():
@@ -70,16 +88,6 @@ def test_regressions_are_those_with_an_intercept_for_each_unit():
     np.testing.assert_allclose(variance * within.n / (within.n - 1 - 2), residuals[0] / free)
     np.testing.assert_allclose(within.mean, rows.mean(axis=0))
     assert within.units == 5
-
-
-def test_products_about_means():
-    rows, units = shifted(d=2)
-    own = np.column_stack([np.ones(len(rows)), rows])
-    found = about_means(own.T @ own, unit_products(rows, units))
-    centred = rows - np.array([rows[units == u].mean(axis=0) for u in units])
-    mean, second = mean_and_second(found)
-    np.testing.assert_allclose(mean, rows.mean(axis=0))
-    np.testing.assert_allclose(second, centred.T @ centred / len(rows))
 
 
 def test_the_test_is_the_analysis_of_variance():
@@ -161,3 +169,38 @@ def test_moments_within_units_are_kept():
     again = Moments.from_plain(**within.to_plain())
     assert (again.n, again.units) == (within.n, 5)
     assert within.subset([0, 2]).units == 5
+
+
+def systems(name, rng, n, d=10):
+    """Rows of linear systems, or of columns that are seldom 1."""
+    if name == "binary":
+        return (rng.random((n, d)) < rng.uniform(0.01, 0.5, d)).astype(float)
+    noise = {
+        "gaussian": rng.normal(size=(n, d)),
+        "t3": rng.standard_t(3, size=(n, d)),
+        "log-normal": np.exp(1.2 * rng.normal(size=(n, d))),
+    }[name]
+    weights = np.triu(rng.uniform(0.5, 1.5, (d, d)) * (rng.random((d, d)) < 0.3), 1)
+    return noise @ np.linalg.inv(np.eye(d) - weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian", "t3", "log-normal", "binary"])
+@pytest.mark.parametrize(("units", "rows"), [(5, 500), (20, 50), (64, 4), (300, 10)])
+def test_tables_of_one_level_are_seldom_told_of(name, units, rows):
+    rng, places = np.random.default_rng(61), np.repeat(np.arange(units), rows)
+    told = [
+        bool(levels_of(systems(name, rng, units * rows), places).differ.any()) for _ in range(60)
+    ]
+    assert sum(told) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [(60, 120, 90, 30, 200), (2000, 300, 500, 100, 90)])
+def test_shifted_levels_are_told_of(rows):
+    places = np.repeat(np.arange(5), rows)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        own = systems("gaussian", rng, len(places))
+        own[:, ::2] += (1.5 * rng.normal(size=(5, 5)))[places]
+        assert levels_of(own, places).differ.any()

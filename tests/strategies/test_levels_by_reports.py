@@ -1,0 +1,70 @@
+"""Levels that differ by the parties' reports: ``center="auto"`` of methods that train on rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.simulations import simulate
+
+METHODS = ["lingam", "notears-admm"]
+
+
+def tables(size, rows=(80, 120, 100), seed=0):
+    rng = np.random.default_rng(seed)
+    found = []
+    for n in rows:
+        own = rng.laplace(size=(n, 3)) + size * rng.normal(size=3)
+        own[:, 2] += 0.9 * own[:, 0]
+        found.append(pd.DataFrame(own, columns=["a", "b", "c"]))
+    return found
+
+
+def assumed(run):
+    return [one for one in run.warnings if "levels of the parties differ" in one]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_levels_that_differ_are_taken_out(method, secure):
+    run = simulate(method, tables(2.0), secure_aggregation=secure)
+    stated = simulate(method, tables(2.0), center="party", secure_aggregation=secure)
+    np.testing.assert_allclose(run.graph.weights, stated.graph.weights, atol=1e-9)
+    (said,) = assumed(run)
+    assert said.startswith("Assumed center='party'")
+    assert all(name in said for name in ("'a' by", "'b' by"))
+    assert run.config["assumed"] == {"center": "party"}
+    assert run.rounds == stated.rounds
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_one_level_is_that_of_all_rows(method, secure):
+    run = simulate(method, tables(0.0), secure_aggregation=secure)
+    stated = simulate(method, tables(0.0), center="global", secure_aggregation=secure)
+    np.testing.assert_array_equal(run.graph.weights, stated.graph.weights)
+    assert not assumed(run)
+
+
+def test_sums_of_all_parties_tell_the_same_as_reports():
+    plain, secure = (
+        assumed(simulate("lingam", tables(1.0, seed=3), secure_aggregation=one))
+        for one in (False, True)
+    )
+    assert plain == secure
+
+
+def test_groups_tell_it_too():
+    parties = [*tables(2.0), *tables(2.0, seed=1)]
+    run = simulate("lingam", parties, secure_aggregation=True, groups=2, min_parties=3)
+    assert assumed(run)
+
+
+def test_columns_between_parties_only_leave_one_mean():
+    sites = [one.assign(beds=10.0 * k**2) for k, one in enumerate(tables(2.0))]
+    assert not assumed(simulate("lingam", sites))
+
+
+def test_a_stated_level_is_kept():
+    assert not assumed(simulate("notears-admm", tables(2.0), center="global"))
+    # The paper's centring is its own.
+    assert not assumed(simulate("notears-admm", tables(2.0), variant="paper"))

@@ -410,7 +410,7 @@ def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means
 
 
 def test_squares_within_parties_are_at_most_those_of_all_rows():
-    sums = [Fraction(k) for k in (7, 7, 3, 9, 8)]
+    sums = [Fraction(k) for k in (7, 7, 3, 9, 8, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="cannot be those of 7 rows"):
         totals.report_of(total, ("a",), 1, within=False)

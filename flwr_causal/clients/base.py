@@ -203,6 +203,8 @@ class CausalClient(NumPyClient):
         ``self.context.node_config``; the client checks their values.
     draw : Draw or None
         In a replicate, the random draw of the party's rows; else None.
+    asked : Asked
+        What is answered now.
 
     Raises
     ------
@@ -214,6 +216,7 @@ class CausalClient(NumPyClient):
     contract: ClassVar[Contract]
     node_keys: ClassVar[Collection[str]] = ()
     draw: Draw | None = None
+    asked: Asked
     _handlers: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -500,9 +503,8 @@ class CausalClient(NumPyClient):
         """
         exchange = self.contract.find(config["exchange"])
         values = {**config, **dict(zip(config["arrays"], parameters, strict=True))}
-        reply = getattr(self, self._handlers[exchange.name])(
-            Asked(exchange, int(config["round"]), values)
-        )
+        self.asked = Asked(exchange, int(config["round"]), values)
+        reply = getattr(self, self._handlers[exchange.name])(self.asked)
         self._names = tuple(reply)
         weight = 1 if exchange.weight == "one" else self.num_rows
         return list(reply.values()), weight, {}

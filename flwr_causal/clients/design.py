@@ -8,7 +8,7 @@ import numpy as np
 
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
-from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.design import Category, Design
 from flwr_causal.data.check.columns import as_numbers, kind_of
 from flwr_causal.data.check.party_table import complete_rows, prepare_columns
 from flwr_causal.data.interventions import acted_on
@@ -16,6 +16,7 @@ from flwr_causal.data.read.pieces import pieces, selected
 from flwr_causal.data.series.series import value_columns
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.second_moments import sent_design
+from flwr_causal.sources.normal_scores import received_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.blocks.design import Design
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
@@ -94,16 +94,39 @@ class DesignClient(InterventionClient, SeriesClient):
         design, complete = sent_design(self.setup), self.setup.policy.missing_values != "em"
         complete = complete and len(self.held_names) == len(self.setup.names)
         numbers = design.single if self.order else design.numbers
-        if numbers and complete:
+        if self.options.scores:
+            design = design.with_scores(received_scores(self.asked, self.setup))
+        elif numbers and complete:
             yield from super().sum_rows(order)
-        elif self.order:
-            steps = self.kept_rows(self.setup.policy)
-            used, places = np.unique(steps, return_inverse=True)
-            columns = self._columns_of(design, value_columns(self.frame(), self.layout).iloc[used])
-            yield columns[places.reshape(steps.shape)].reshape(len(steps), -1)
+            return
+        if self.order:
+            steps = self.steps_of_rows(self.order if order is None else order)
+            yield self._columns_at(design, steps).reshape(len(steps), -1)
         else:
             for piece in pieces(self.table()):
                 yield self._columns_of(design, piece)
+
+    def number_pieces(self) -> Iterator[FloatArray]:
+        """Yield the values of numbers at t in pieces, (rows, d), in the units of the data.
+
+        Missing cells are NaN, and so are categories and columns that the party lacks.
+        """
+        names, states = self.setup.names, self.setup.states
+        design = Design.of(names, np.zeros(len(names)), np.ones(len(names)), states)
+        firsts = np.cumsum([0, *design.widths[:-1]])
+        categories = [isinstance(one, Category) for one in design.variables]
+        if self.order:
+            whole = iter([self._columns_at(design, self.steps_of_rows(self.order)[:, :1])[:, 0]])
+        else:
+            whole = (self._columns_of(design, piece) for piece in pieces(self.table()))
+        for columns in whole:
+            yield np.where(categories, np.nan, columns[:, firsts])
+
+    def _columns_at(self, design: Design, steps: IntArray) -> FloatArray:
+        """Return the columns of the variables in steps of series, (rows, steps, columns)."""
+        used, places = np.unique(steps, return_inverse=True)
+        columns = self._columns_of(design, value_columns(self.frame(), self.layout).iloc[used])
+        return columns[places.reshape(steps.shape)]
 
     def _columns_of(self, design: Design, piece: pd.DataFrame) -> FloatArray:
         """Return the columns at t of the variables of a part of the table."""

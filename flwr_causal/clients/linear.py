@@ -178,19 +178,23 @@ class SeriesClient(LinearClient):
 
     def series_of_rows(self) -> IntArray:
         """Return the number of each row's series, shape (n_k,)."""
-        windows = self._windows(self.setup.policy)
+        windows = self._windows(self.setup.policy, self.order)
         return np.concatenate(self._drawn([np.full(len(w), k) for k, w in enumerate(windows)]))
 
     def kept_rows(self, policy: Policy) -> IntArray:
         """Return the positions of the steps t, t - 1, ..., t - p of each row of the design."""
         if self.order == 0:
             return super().kept_rows(policy)
-        return np.concatenate(self._drawn(self._windows(policy)))
+        return np.concatenate(self._drawn(self._windows(policy, self.order)))
 
-    def _windows(self, policy: Policy) -> list[IntArray]:
-        """Return the positions of the steps of each row, by series, (rows, 1 + p) each."""
+    def steps_of_rows(self, order: int) -> IntArray:
+        """Return the positions of the steps of each row with ``order`` lags, (rows, 1 + order)."""
+        return np.concatenate(self._drawn(self._windows(self.setup.policy, order)))
+
+    def _windows(self, policy: Policy, order: int) -> list[IntArray]:
+        """Return the positions of the steps of each row, by series, (rows, 1 + order) each."""
         found = long_enough(find_series(self.frame(), self.layout, policy), self.order)[0]
-        return [sliding_window_view(one.rows, 1 + self.order)[:, ::-1] for one in found]
+        return [sliding_window_view(one.rows, 1 + order)[:, ::-1] for one in found]
 
     def resampled(self, draw: Draw) -> Source:
         """Return the source of a replicate's rows; steps of series are drawn with their lags."""

@@ -20,7 +20,7 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import CONTRACT, REGRESSIONS, regressed
 from flwr_causal.protocol.release import sharing
 from flwr_causal.protocol.second_moments import sent_design
-from flwr_causal.sources import by_party, completed, released, sums
+from flwr_causal.sources import by_party, completed, normal_scores, released, sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ class MomentsClient(ColumnsClient, DesignClient):
     contract: ClassVar[Contract] = CONTRACT
     options: MomentsPartyOptions
 
+    counts_of_rows = normal_scores.counts_of_rows
     sums_of_products = sums.sums_of_products
     products_of_party = by_party.products_of_party
     sums_of_seen = completed.sums_of_seen

@@ -50,6 +50,7 @@ WORDS: Mapping[str, str] = {
     "folds": "sums of held-out rows",
     "functions": "sums of functions of the columns",
     "row weights": "sums in which rows have weights",
+    "scores": "sums of normal scores of the columns",
     # Of the graph.
     "sufficiency": "a graph without hidden common causes",
     "solvers": "a graph by each solver of linear effects, with its Gaussian BIC",

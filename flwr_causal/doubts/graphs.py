@@ -54,6 +54,9 @@ UNEQUAL_ADDITIVE = 10.0
 GAUSSIAN_CHANCE = 0.01
 #: Orders by which columns can be sorted without any causal knowledge (Reisach et al. 2021, 2023).
 SORTED = ("variance", "R2")
+#: A graph is said not to fit where its p-value is below. Of systems of amounts whose logarithms
+#: have linear effects nearly all have less, of linear systems with skewed noise few.
+UNFIT = 1e-6
 #: Names of what is fixed before anything else is measured, letters and digits alone.
 EARLY = frozenset(
     (
@@ -62,6 +65,26 @@ EARLY = frozenset(
         *("placeofbirth", "countryofbirth", "nativecountry", "nativelanguage"),
     )
 )
+
+
+def amounts_warning(p_value: float | None, skewed: Sequence[str]) -> list[str]:
+    """Warn of linear effects that do not fit where columns are skewed as amounts are.
+
+    Parameters
+    ----------
+    p_value : float or None
+        Of the graph as a whole, by the check of its fit; None where it is not known.
+    skewed : sequence of str
+        The columns whose values are positive, and their logarithms far less skewed.
+    """
+    if p_value is None or p_value >= UNFIT:
+        return []
+    return [
+        f"The graph does not fit the rows (p = {p_value:.1g}), and some columns are positive and "
+        f"skewed: {some(map(repr, skewed))}. The effects of such amounts are often linear between "
+        "their logarithms and not between their values: set scale='normal-scores', or take "
+        "logarithms of these columns."
+    ]
 
 
 def plausible(

@@ -66,6 +66,10 @@ LIKE_MISSING = frozenset(
 )
 
 
+#: What lessens what values that lie apart do, where a method has no option for it.
+RANKS = "ranks or normal scores of these columns"
+
+
 @dataclass(frozen=True)
 class Expected:
     """What a method takes for granted of the parties' tables.
@@ -89,6 +93,8 @@ class Expected:
         Whether numbers have densities, which a value that repeats has not.
     nominal : bool, default False
         Whether all columns with states are categories, numbers of few values included.
+    tails : str, default ""
+        What lessens what values do that lie apart from all others; empty: they do no harm.
     fewest : int, default 0
         Fewest rows behind what a party tells of a column: it tells a column with fewer as one
         without values.
@@ -102,6 +108,7 @@ class Expected:
     own_fits: bool = False
     densities: bool = False
     nominal: bool = False
+    tails: str = ""
     fewest: int = 0
 
 
@@ -145,6 +152,7 @@ def doubts(
         *_combinations(reports, agreement.names),
         *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
         *_far_outside(far),
+        *_lying_apart(_parties_where(held, _is_apart), dominated.keys() | far, expected.tails),
         *(_repeated(held) if expected.densities else ()),
         *_unlike_steps(reports),
         *_same_tables(reports),
@@ -179,20 +187,26 @@ def own_doubts(party: str, report: TableReport) -> tuple[str, ...]:
         *_combinations({party: report}, report.names),
         *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
         *_far_outside(far),
+        *_lying_apart(_parties_where(held, _is_apart), dominated.keys() | far, RANKS),
     )
 
 
-def doubts_of_total(agreement: Agreement, expected: Expected) -> tuple[str, ...]:
+def doubts_of_total(
+    agreement: Agreement, total: TableReport, expected: Expected
+) -> tuple[str, ...]:
     """Return what is implausible about the columns of parties that withhold their numbers.
 
     Parameters
     ----------
     agreement : Agreement
         Completed by the sums of all parties.
+    total : TableReport
+        On the rows of all parties together.
     expected : Expected
     """
     columns = _unlike_columns(agreement, agreement.names) if expected.raw_units else []
-    return (*few_rows(agreement, expected), *columns)
+    apart: dict[str, list[str]] = {one.name: [] for one in total.columns if one.apart}
+    return (*few_rows(agreement, expected), *columns, *_lying_apart(apart, (), expected.tails))
 
 
 def doubts_of_groups(
@@ -450,6 +464,29 @@ def _far_outside(far: Mapping[str, str]) -> list[str]:
         "missing ones, as -999 or 9999, or are mistakes, and few of them decide means and second "
         "moments. 'flwr-causal check' shows them on the party's machine. Correct them, or leave "
         "the fields empty and choose by missing_values how these rows are treated."
+    ]
+
+
+def _is_apart(party: str, column: ColumnReport) -> bool:
+    return column.apart
+
+
+def _lying_apart(
+    apart: Mapping[str, Sequence[str]], told: Collection[str], remedy: str
+) -> list[str]:
+    """Warn of columns in which a few values lie apart, at given parties or some that add up."""
+    places = {
+        name: some_parties(where) if where else "one party or more"
+        for name, where in apart.items()
+        if name not in told
+    }
+    if not (places and remedy):
+        return []
+    listed = some(f"{name!r} (at {where})" for name, where in places.items())
+    return [
+        f"Some columns have a few values that lie apart, beyond the tails of all others: {listed}. "
+        "If they are mistyped or in other units, effects are too small, and their intervals too "
+        f"narrow to hold the true ones. Correct them; {remedy} lessen what they do."
     ]
 
 

@@ -119,8 +119,8 @@ moments:
     perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
     precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
     refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resample=rows|parties
-    resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scales=TEXT
-    score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
+    resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scale=data|normal-scores
+    scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
     series_column=TEXT server_timeout=NUMBER signing_key=TEXT
     small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
     sparsity=NUMBER|auto|bic|held-out stability=NUMBER standardize=BOOL strict=BOOL

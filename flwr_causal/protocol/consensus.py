@@ -89,6 +89,7 @@ REFIT = replace(
 PARTS = replace(
     COMPARED,
     meaning="the second moments of each party's rows: the server looks for how they differ",
+    sends=(),
     returns=(
         replace(
             COMPARED.returns[0],

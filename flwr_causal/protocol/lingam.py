@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +83,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
 
 CONTRACT = Contract(
     "lingam",
-    (SUMS, RESIDUALS),
+    (replace(SUMS, sends=()), RESIDUALS),
     dimensions,
     ("sums", "relations", "series"),
     options=SeriesPartyOptions,

@@ -12,6 +12,7 @@ from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.blocks.design import Category, functions_of
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
+from flwr_causal.core.blocks.normal_scores import CELLS
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
@@ -21,10 +22,17 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import DesignPartyOptions, derived
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, PRIVATE, RELEASE, private_dimensions
-from flwr_causal.protocol.second_moments import num_columns, num_sets, sends_levels, sent_design
+from flwr_causal.protocol.second_moments import (
+    SCORES,
+    num_columns,
+    num_sets,
+    sends_levels,
+    sent_design,
+)
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.sources.by_party import PARTS
 from flwr_causal.sources.completed import ESTIMATE, EXPECTED, OWN, SEEN
+from flwr_causal.sources.normal_scores import RANKS
 from flwr_causal.sources.sums import SUMS
 
 if TYPE_CHECKING:
@@ -47,12 +55,14 @@ class MomentsPartyOptions(DesignPartyOptions):
         Number of folds of the rows; it is bounded, since sums over few rows would show rows.
     select_order : bool
     parameters : {"moments", "likelihood"}
+    scale : {"data", "normal-scores"}
     level_sums : bool
         Whether the products of the means of units are sent, beside those of rows.
     """
 
     model: Literal["linear", "additive", "curved"]
     parameters: Literal["moments", "likelihood"]
+    scale: Literal["data", "normal-scores"]
     num_folds: int = field(
         metadata={
             **derived("2 or more where something is chosen by held-out rows"),
@@ -75,6 +85,11 @@ class MomentsPartyOptions(DesignPartyOptions):
         return self.level_sums
 
     @property
+    def scores(self) -> bool:
+        """Whether numbers are normal scores."""
+        return self.scale == "normal-scores"
+
+    @property
     def functions(self) -> int:
         """The number of functions of each number."""
         return functions_of(self.model)
@@ -92,6 +107,7 @@ _COMPARES = When(unknown_targets=True) | When(local_graphs=True)
 # ... and of rows with missing cells.
 _INCOMPLETE = When(missing_values="em")
 
+_RANKS = replace(RANKS, only=_OF_ROWS & When(scale="normal-scores"))
 _SUMS = replace(SUMS, only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE)
 _PARTS = replace(PARTS, only=_OF_ROWS & _COMPARES)
 _SEEN = replace(SEEN, only=_OF_ROWS & ~_COMPARES & _INCOMPLETE)
@@ -166,6 +182,7 @@ REGRESSIONS = Exchange(
         ),
         Sent("weights", "its coefficients, regression after regression", ("b",), exact=True),
         *(replace(one, optional=True) for one in ESTIMATE),
+        SCORES,
     ),
     returns=(
         Disclosure(
@@ -214,7 +231,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
         return private_dimensions(setup)
     w, further = num_columns(setup), options.fewer_lags + sends_levels(setup)
     sets = num_sets(setup)
-    return {"w": w, "s": 1 + w, "sets": sets, "folds": sets + further}
+    return {"w": w, "s": 1 + w, "sets": sets, "folds": sets + further, "cells": CELLS}
 
 
 def takes_blocks(options: Any, text_columns: str) -> bool:
@@ -238,6 +255,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
 CONTRACT = Contract(
     "moments",
     (
+        _RANKS,
         _SUMS,
         _PARTS,
         _SEEN,

@@ -306,6 +306,11 @@ class LinearPartyOptions(PartyOptions):
         """Whether the products of the means of units are sent, beside those of rows."""
         return False
 
+    @property
+    def scores(self) -> bool:
+        """Whether numbers are normal scores."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesPartyOptions(LinearPartyOptions):

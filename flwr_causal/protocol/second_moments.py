@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.blocks.design import Design, Number, widths_of
 from flwr_causal.core.linear.levels import about_one_mean
 from flwr_causal.core.linear.moments import columns_of, data_scale
@@ -30,19 +31,37 @@ RELATIVE = 1e-3
 FEWEST_ROWS = 100
 #: By how much the mean of ones may differ from 1, in half precision.
 OF_ONES = 1e-2
+#: Bound of the root mean square of normal scores, which is about 1 over all rows.
+OF_SCORES = 2.0
+
+#: With the requests of sums, where numbers are normal scores.
+SCORES = Sent(
+    "scores",
+    "with scale='normal-scores': the normal score of each cell between the points of the grid, "
+    "from which a party interpolates those of its rows",
+    ("d", "cells"),
+    optional=True,
+    exact=True,
+)
 
 
 def sent_design(setup: Setup) -> Design:
-    """Return the design whose z the party sends."""
+    """Return the design whose z the party sends.
+
+    Normal scores have mean 0 and variance 1; which they are is not known here.
+    """
     options: LinearPartyOptions = setup.options
     functions = options.functions
+    mean, variance = setup.mean, setup.variance
+    if options.scores:
+        mean, variance = np.zeros(len(mean)), np.ones(len(variance))
     # Missing cells are completed by correlations; the server restores the solver's units.
     standardized = options.standardize or setup.policy.missing_values == "em"
     # An agreement has states exactly where variables are blocks of columns.
     return Design.of(
         setup.names,
-        setup.mean,
-        setup.variance,
+        mean,
+        variance,
         setup.states,
         functions=functions,
         standardized=standardized or functions > 1 or bool(setup.states),
@@ -82,7 +101,10 @@ def largest_columns(setup: Setup) -> FloatArray:
     the design, or 1 for columns of states and functions; the lags of a variable may be larger, by
     the values before the first row.
     """
+    options: LinearPartyOptions = setup.options
     design, spread = sent_design(setup), np.sqrt(setup.variance)
+    if options.scores:
+        spread = np.full(len(spread), OF_SCORES)
     now = np.concatenate(
         [
             [own / block.scale]
@@ -143,7 +165,8 @@ def wrong_squares(
     """
     setup, report = known.setup, known.report
     options: LinearPartyOptions = setup.options
-    if not report.has_sums or not len(names):
+    # Of normal scores a report says nothing.
+    if not report.has_sums or not len(names) or options.scores:
         return ""
     columns = {column.name: column for column in report.columns}
     reported = [columns[name] for name in names]
@@ -301,3 +324,20 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         if name in columns:
             squares[name] = float(products[first, first]) * block.scale**2
     return wrong_squares(np.array([*squares.values()]), [*squares], known)
+
+
+def other_counts(arrays: Arrays, known: ReplyContext) -> str:
+    """Return whether counts of rows up to points descend, or are of more rows than there are.
+
+    Parameters
+    ----------
+    arrays : dict
+        ``counts`` of shape (d, cells).
+    known : ReplyContext
+    """
+    counts = arrays["counts"].astype(np.int64)
+    wrong = (np.diff(counts, axis=1) < 0).any(axis=1) | (counts[:, -1] > known.sizes["n"])
+    if not wrong.any():
+        return ""
+    name = known.setup.names[int(np.argmax(wrong))]
+    return f"the counts of rows of the column '{name}' descend, or are of more rows than there are"

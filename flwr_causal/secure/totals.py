@@ -27,7 +27,9 @@ TOTALS = Exchange(
         Disclosure(
             "totals",
             "number of rows, and of each agreed column its rows, the sum, the sum of squares, and "
-            "that of the squared deviations from the party's mean",
+            "that of the squared deviations from the party's mean; of methods on numbers also "
+            "whether a few values lie apart, and whether it is skewed as amounts are (`apart` and "
+            "`skewed` of a report), which add up to numbers of parties",
             ("*",),
             combine="sum",
         ),
@@ -42,11 +44,13 @@ TOTALS_NUMBER = 0
 _RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
 # A 1 stands so often before the numbers.
 _FRAME = 2
+# The sums of each column.
+_OF_COLUMN = 6
 
 
 def size(names: Sequence[str]) -> Size:
     """Return the words for these columns."""
-    return Size(_FRAME, exact.WORDS * (1 + 4 * len(names)))
+    return Size(_FRAME, exact.WORDS * (1 + _OF_COLUMN * len(names)))
 
 
 def vector_of(report: TableReport, names: Sequence[str]) -> NDArray[np.uint64]:
@@ -62,7 +66,7 @@ def vector_of(report: TableReport, names: Sequence[str]) -> NDArray[np.uint64]:
     sums = [Fraction(report.rows)]
     for name in names:
         if name not in columns:
-            sums += [Fraction(0)] * 4
+            sums += [Fraction(0)] * _OF_COLUMN
             continue
         column = columns[name]
         n = report.rows_with(column)
@@ -72,6 +76,7 @@ def vector_of(report: TableReport, names: Sequence[str]) -> NDArray[np.uint64]:
         about_zero = squares + (2 * remainder + n * mean) * mean
         within = squares - remainder**2 / max(n, 1)
         sums += [Fraction(n), n * mean + remainder, about_zero, within]
+        sums += [Fraction(column.apart), Fraction(column.skewed)]
     return np.concatenate([np.ones(_FRAME, dtype=np.uint64), exact.encoded(sums)])
 
 
@@ -105,14 +110,16 @@ def report_of(
     if not 1 <= n <= parties * MOST_ROWS or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")
     columns, between = [], []
-    by_column = zip(names, sums[::4], sums[1::4], sums[2::4], sums[3::4], strict=True)
-    for name, held, first, second, inner in by_column:
+    of_columns = [sums[k::_OF_COLUMN] for k in range(_OF_COLUMN)]
+    for name, held, first, second, inner, apart, skewed in zip(names, *of_columns, strict=True):
         if not 1 <= held <= n:
             if held == 0:
                 raise SumError(
                     f"the column '{name}' has no value at any party: leave it out, exclude='{name}'"
                 )
             raise SumError(f"the column '{name}' has {float(held):g} of {n} rows")
+        if not {apart, skewed} <= set(range(parties + 1)):
+            raise SumError(f"the flags of the column '{name}' are not those of {parties} parties")
         # The mean as a float, and the sums of the deviations from it, as in a party's report.
         mean = Fraction(float(first / held))
         remainder = first - held * mean
@@ -130,6 +137,8 @@ def report_of(
                 mean=float(mean),
                 remainder=float(remainder),
                 squares=float(squares),
+                apart=apart > 0,
+                skewed=skewed > 0,
             )
         )
     return TotalReport(n, 0, tuple(columns), bool(names), between=tuple(between))

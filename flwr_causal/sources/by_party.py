@@ -9,7 +9,7 @@ import numpy as np
 from flwr_causal.contract.answers import answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.second_moments import impossible_products, largest_sums
+from flwr_causal.protocol.second_moments import SCORES, impossible_products, largest_sums
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.sources.products import Products
 
@@ -30,6 +30,7 @@ LEAST_PARTS = 2
 PARTS = Exchange(
     "sums by party",
     "the same of each party: the server looks for how the party differs from the others",
+    sends=(SCORES,),
     returns=(
         Disclosure(
             "moments",

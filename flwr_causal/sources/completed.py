@@ -41,7 +41,7 @@ from flwr_causal.core.linear.moments import columns_of, mean_and_second, pairwis
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError, FederationError
-from flwr_causal.protocol.second_moments import other_sums, sends_levels
+from flwr_causal.protocol.second_moments import SCORES, other_sums, sends_levels
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.sources.levels import named, require_varying, told
 from flwr_causal.sources.products import (
@@ -72,6 +72,7 @@ DETERMINED_SHARE = 10 * RIDGE
 SEEN = Exchange(
     "seen",
     "sums over the rows in which two cells are seen, for the first estimate",
+    sends=(SCORES,),
     returns=(
         Disclosure(
             "counts",
@@ -128,7 +129,7 @@ ESTIMATE = (
 OWN = Exchange(
     "own",
     "each party's second moments by its own estimate, as parties may lack columns",
-    sends=ESTIMATE,
+    sends=(*ESTIMATE, SCORES),
     returns=(
         Disclosure(
             "expected",
@@ -148,6 +149,7 @@ EXPECTED = Exchange(
     sends=(
         *ESTIMATE,
         Sent("levels", "1 if cells are expected with means of the party's own, else 0"),
+        SCORES,
     ),
     returns=(
         Disclosure(

@@ -42,6 +42,12 @@ class DesignRows(Protocol):
     def series_of_rows(self) -> IntArray:
         """Return the number of each row's series, shape (n_k,)."""
 
+    def number_pieces(self) -> Iterator[FloatArray]:
+        """Yield the values of numbers at t in pieces, (rows, d), in the units of the data.
+
+        Missing cells are NaN, and so are categories and columns that the party lacks.
+        """
+
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
         """Yield the rows z in pieces, with ``order`` lags (default: the agreed number).
 

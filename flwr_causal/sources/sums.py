@@ -8,7 +8,12 @@ import numpy as np
 
 from flwr_causal.contract.answers import answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
-from flwr_causal.protocol.second_moments import impossible_products, largest_sums, sends_levels
+from flwr_causal.protocol.second_moments import (
+    SCORES,
+    impossible_products,
+    largest_sums,
+    sends_levels,
+)
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.sources.levels import about_levels, products_within
 from flwr_causal.sources.products import Products
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 SUMS = Exchange(
     "sums",
     "the second moments of the parties' rows, from which the server solves for the graph",
+    sends=(SCORES,),
     returns=(
         Disclosure(
             "moments",

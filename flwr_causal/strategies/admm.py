@@ -382,7 +382,7 @@ def result_of(options: ADMMOptions, fit: AdmmFit, reason: str = "") -> Result:
         graph, warnings = plausible(graph, options.units(agreement), fit.masks)
     system, total = None, fit.total
     if total is not None:
-        system = fitted_system(agreement, options.scale(agreement), total, graph)
+        system = fitted_system(agreement, options.divisors(agreement), total, graph)
     # Interventions direct edges too.
     if not agreement.targets:
         warnings += options.doubtful_directions(agreement, graph, fit.masks, system, fit.solution)

@@ -333,7 +333,7 @@ class CausalStrategy(FedAvg, Algorithm):
         """
         self.options.check_total(agreement, total)
         agreement = super()._complete(agreement, total, groups)
-        found = doubts_of_total(replace(agreement, total=agreement.n), self._expected)
+        found = doubts_of_total(replace(agreement, total=agreement.n), total, self._expected)
         found += doubts_of_groups(groups or {}, agreement.names, self._expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 

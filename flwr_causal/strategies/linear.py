@@ -27,7 +27,7 @@ from flwr_causal.data.check.report import TotalReport
 from flwr_causal.data.interventions import by_party
 from flwr_causal.data.series.levels import OWN_LEVELS
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
-from flwr_causal.doubts.tables import SAME_UNITS, Expected, left_out_text, reported_relations
+from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text, reported_relations
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import Baselines, CausalOptions
@@ -207,6 +207,7 @@ class LinearOptions(CausalOptions):
             level_remedy="set center='party'" if by_level else "",
             raw_units=not self.standardize,
             columns=1,
+            tails=RANKS,
         )
 
     def check_parties(self, reports: Mapping[str, TableReport]) -> None:
@@ -329,17 +330,17 @@ class LinearOptions(CausalOptions):
             return knowledge_masks(known, names, self.lags)
         return EdgeMasks.free(len(names)) if known is None else known.masks(names)
 
-    def scale(self, agreement: Agreement) -> FloatArray:
+    def divisors(self, agreement: Agreement) -> FloatArray:
         """Return the divisors of the columns, shape (d,)."""
         return divisors(agreement.variance, self.standardize)
 
     def noise_scale(self, agreement: Agreement) -> float:
         """Return the variance in whose units the automatic penalties and sparsity are stated."""
-        return data_scale(agreement.variance / self.scale(agreement) ** 2)
+        return data_scale(agreement.variance / self.divisors(agreement) ** 2)
 
     def spread(self, agreement: Agreement) -> FloatArray:
         """Return the standard deviations of the columns in which weights are, shape (d,)."""
-        return np.asarray(np.sqrt(agreement.variance) / self.scale(agreement))
+        return np.asarray(np.sqrt(agreement.variance) / self.divisors(agreement))
 
     def units(self, agreement: Agreement) -> FloatArray:
         """Return the factors that make a weight of i on j a number without a unit, shape (d, d)."""
@@ -368,10 +369,10 @@ class LinearOptions(CausalOptions):
         """
         noise, unequal = None, UNEQUAL_NOISE
         if model is None and graph.lagged is None:
-            variance = agreement.variance / self.scale(agreement) ** 2
+            variance = agreement.variance / self.divisors(agreement) ** 2
             noise, unequal = implied_noise(graph.weights, variance), UNEQUAL_IMPLIED
         if model is not None:
-            noise = noise_of(model, agreement.variance, self.scale(agreement))
+            noise = noise_of(model, agreement.variance, self.divisors(agreement))
         return direction_warning(
             graph,
             masks,

@@ -236,7 +236,9 @@ class Lingam(CausalStrategy):
         return Result(
             graph,
             scores=strengths,
-            model=fitted_system(agreement, self.options.scale(agreement), problem.moments, graph),
+            model=fitted_system(
+                agreement, self.options.divisors(agreement), problem.moments, graph
+            ),
             warnings=tuple(warnings),
             reason=f"{self.options.max_rounds} exchanges are done"
             if search.wanted

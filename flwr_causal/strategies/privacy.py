@@ -46,7 +46,7 @@ class PrivateRelease(Part):
     text = "epsilon"
     gives = all_but(
         *("draws", "parties", "restart", "iterations", "reports", "states", "time"),
-        *("centring", "levels", "median", "exact", "sets", "folds", "functions"),
+        *("centring", "levels", "median", "exact", "sets", "folds", "functions", "scores"),
     )
 
     epsilon: float | None = bounded(None, above=0, most=MOST_EPSILON)

@@ -15,6 +15,7 @@ def agreed(names, states, mean, variance, *, missing_values="fail", **options):
         "lags": 0,
         "levels": False,
         "weighted": False,
+        "scores": False,
     }
     return SimpleNamespace(
         names=names,

@@ -217,7 +217,7 @@ def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
         # No word is small, as those of the frame and of the sums' high digits are.
         assert (np.minimum(vector, -vector) > 2**30).all()
     # Behind a vector are the encrypted shares for three neighbours.
-    assert lengths == {2 + 9 * 21 + 18, 2 + 25 + 18, 2 + 36 + 18}
+    assert lengths == {2 + 9 * 31 + 18, 2 + 25 + 18, 2 + 36 + 18}
 
 
 def test_a_party_logs_what_the_server_cannot_find(caplog):
@@ -312,7 +312,7 @@ class Altering(Relay):
 @pytest.mark.parametrize("quorum", [0.5, 1.0])
 def test_an_altered_reply_is_found(exchange, word, quorum):
     if quorum < 1 and word < 0:
-        word = 2 + 9 * 16 - 1
+        word = 2 + 9 * 31 - 1
     with pytest.raises(FederationError):
         simulate(
             "moments",

@@ -410,7 +410,7 @@ def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means
 
 
 def test_squares_within_parties_are_at_most_those_of_all_rows():
-    sums = [Fraction(k) for k in (7, 7, 3, 9, 8)]
+    sums = [Fraction(k) for k in (7, 7, 3, 9, 8, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="cannot be those of 7 rows"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -427,7 +427,7 @@ def test_squares_within_a_party_are_those_from_the_mean_that_its_remainder_gives
 @pytest.mark.parametrize(("digits", "squares"), [(-28, 0), (28, 0), (29, 29), (-29, None)])
 def test_squares_of_less_than_the_last_digits_are_none(digits, squares):
     last = Fraction(digits, 2**exact.FRACTION_BITS)
-    sums = [Fraction(7), Fraction(7), Fraction(0), last, last]
+    sums = [Fraction(7), Fraction(7), Fraction(0), last, last, Fraction(0), Fraction(0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     if squares is None:
         with pytest.raises(SumError, match="cannot be those of 7 rows"):
@@ -451,7 +451,7 @@ def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
 
 @pytest.mark.parametrize("held", [0, -1, 8])
 def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
-    sums = [Fraction(k) for k in (7, held, 3, 9, 0)]
+    sums = [Fraction(k) for k in (7, held, 3, 9, 0, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="the column 'a' has"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -459,7 +459,7 @@ def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
 
 @pytest.mark.parametrize("rows", [0, -7, 10**12 + 1, 10**60])
 def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
-    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0)]
+    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="all parties together have"):
         totals.report_of(total, ("a",), 1, within=False)
@@ -467,6 +467,6 @@ def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
 
 @pytest.mark.parametrize("rows", [1, 10**12])
 def test_totals_of_the_fewest_and_of_the_most_rows_are_accepted(rows):
-    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0)]
+    sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0, 0)]
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     assert totals.report_of(total, ("a",), 1, within=False).rows == rows

@@ -437,6 +437,7 @@ def test_a_false_reply_is_told():
                 weighted=True,
                 folds=1,
                 levels=False,
+                scores=False,
             ),
         ),
     )

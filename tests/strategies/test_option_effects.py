@@ -88,6 +88,7 @@ VALUES = {
     "sparsity": [0.9],
     "split_rows": [9.0],
     "stability": [1.0],
+    "scale": ["normal-scores"],
     "standardize": [True],
     "start": ["overwrite", "driven", "fuse"],
     "sums": [3],

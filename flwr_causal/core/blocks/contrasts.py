@@ -56,7 +56,7 @@ def contrast_table(
     if isinstance(cause, Category):
         pairs = [(state, cause.labels[0]) for state in cause.labels[1:]]
     elif cause.functions > 1:
-        pairs = [(cause.mean + cause.scale, cause.mean - cause.scale)]
+        pairs = [tuple(cause.values(np.array([1.0, -1.0])).tolist())]
     rows = []
     for state, reference in pairs:
         for outcome in effect.labels if isinstance(effect, Category) else (None,):

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.blocks.normal_scores import NormalScores, scores_from_plain
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
 from flwr_causal.core.linear.effects import Blocks
 from flwr_causal.core.linear.moments import Moments, columns_of
@@ -36,7 +37,7 @@ from flwr_causal.core.ties import whole
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -72,12 +73,15 @@ class Number:
     functions : int, default 1
         Columns of the block, 1 to 5: the number itself, and further functions of it, see
         :func:`flwr_causal.core.nonlinear.basis.raw_basis`.
+    scores : NormalScores, optional
+        The normal scores that take the place of the values, with mean 0 and scale 1.
     """
 
     name: str
     mean: float
     scale: float
     functions: int = 1
+    scores: NormalScores | None = None
 
     @property
     def width(self) -> int:
@@ -99,8 +103,14 @@ class Number:
 
     def columns(self, values: NDArray[Any]) -> FloatArray:
         """Return the columns of rows, shape (n, width), from their numbers."""
-        standardised = (np.asarray(values, dtype=np.float64) - self.mean) / self.scale
-        return functions_of_rows(standardised[:, None], self.functions)
+        given = np.asarray(values, dtype=np.float64)
+        given = given if self.scores is None else self.scores.of(given)
+        return functions_of_rows(((given - self.mean) / self.scale)[:, None], self.functions)
+
+    def values(self, standardised: FloatArray) -> FloatArray:
+        """Return the numbers of which these are the first column."""
+        found = self.mean + self.scale * standardised
+        return found if self.scores is None else self.scores.back(found)
 
 
 @dataclass(frozen=True)
@@ -153,9 +163,17 @@ class Category:
 Variable = Number | Category
 
 
-def numbers_in_units(names: Sequence[str]) -> tuple[Variable, ...]:
-    """Return variables that are numbers, whose column has the units of the data."""
-    return tuple(Number(name, 0.0, 1.0) for name in names)
+def numbers_in_units(
+    names: Sequence[str], scores: Sequence[NormalScores] = ()
+) -> tuple[Variable, ...]:
+    """Return numbers whose column has the units of the data, or of the normal scores given."""
+    own = scores or (None,) * len(names)
+    return tuple(Number(name, 0.0, 1.0, scores=one) for name, one in zip(names, own, strict=True))
+
+
+def has_scores(variables: Sequence[Variable]) -> bool:
+    """Return whether numbers are normal scores."""
+    return any(isinstance(one, Number) and one.scores is not None for one in variables)
 
 
 def blocks_of_columns(
@@ -207,9 +225,17 @@ def variables_of(
 def variables_from_plain(plain: Sequence[dict[str, Any]]) -> tuple[Variable, ...]:
     """Return variables of their fields, as ``dataclasses.asdict`` gives them."""
     return tuple(
-        Category(**{**one, "states": tuple(one["states"])}) if "states" in one else Number(**one)
+        Category(**{**one, "states": tuple(one["states"])})
+        if "states" in one
+        else Number(**{**one, **_scores_of(one)})
         for one in plain
     )
+
+
+def _scores_of(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return the normal scores of a number's fields, if it has some."""
+    given = plain.get("scores")
+    return {"scores": scores_from_plain(given)} if given else {}
 
 
 def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]:
@@ -312,18 +338,21 @@ class Design:
 
     def with_means(self, mean: FloatArray) -> Design:
         """Return the design of rows that are centred by means of their own, shape (d,)."""
-        return self._with("mean", mean)
+        return self._with(lambda one, value: replace(one, mean=float(value)), mean)
 
     def with_scales(self, scale: FloatArray) -> Design:
         """Return the design of numbers that are divided by scales of their own, shape (d,)."""
-        return self._with("scale", scale)
+        return self._with(lambda one, value: replace(one, scale=float(value)), scale)
 
-    def _with(self, field: str, values: FloatArray) -> Design:
-        """Return the design of numbers with other values of a field, shape (d,)."""
-        changes: list[dict[str, Any]] = [{field: float(value)} for value in values]
+    def with_scores(self, scores: Sequence[NormalScores]) -> Design:
+        """Return the design of numbers that are normal scores; those of categories are not read."""
+        return self._with(lambda one, own: replace(one, scores=own), scores)
+
+    def _with(self, change: Callable[[Number, Any], Number], values: Iterable[Any]) -> Design:
+        """Return the design of numbers that are changed by a value for each variable."""
         variables = tuple(
-            replace(one, **own) if isinstance(one, Number) else one
-            for one, own in zip(self.variables, changes, strict=True)
+            change(one, value) if isinstance(one, Number) else one
+            for one, value in zip(self.variables, values, strict=True)
         )
         return replace(self, variables=variables)
 

@@ -228,7 +228,9 @@ class _Table(NamedTuple):
         standard = self.within * self.scale
         names = [name[i] for i in of], [name[j] for j in to]
         free = np.concatenate(degrees)
-        apart = standard[to] / standard[of]
+        # A cause that is constant at each party, as the name of the party is, has no effect there.
+        varies = standard[of] > 0
+        apart = np.divide(standard[to], standard[of], out=np.zeros(len(of)), where=varies)
         found = [_Kind("effect", *names, own, squares, free, apart, supports)]
         children = np.concatenate(child_of)
         left = np.maximum(self.rows - counts[children][:, None] - 1.0, 0.0)

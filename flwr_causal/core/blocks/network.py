@@ -109,7 +109,7 @@ def _drawn(
             values[j] = drawn_states(own.log_probabilities(columns), rng)
         else:
             drawn = own.mean(columns) + own.deviation * rng.standard_normal(num_rows)
-            values[j] = variable.mean + variable.scale * drawn
+            values[j] = variable.values(drawn)
     return [values[j] for j in range(len(variables))]
 
 
@@ -244,7 +244,7 @@ def predicted(
         if isinstance(variable, Category):
             found[rows] = own.log_probabilities(columns)
         else:
-            found[rows, 0] = variable.mean + variable.scale * own.mean(columns)
+            found[rows, 0] = variable.values(own.mean(columns))
     return found
 
 

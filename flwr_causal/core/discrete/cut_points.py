@@ -160,12 +160,7 @@ def init(
             f"{num_rows} rows cannot be cut into {num_bins} bins: at least 1 row and 2 bins are "
             "needed"
         )
-    # The last digits of a pooled mean depend on how the rows are distributed over the parties; the
-    # rounded values do not. The offsets 0.1 and 0.6 keep common values away from the points where
-    # the rounding jumps.
-    deviation = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
-    scale = 2.0 ** (np.ceil(4.0 * np.log2(deviation) + 0.1) / 4.0)
-    centre = np.floor(64.0 * (mean / scale) + 0.6) / 64.0 * scale
+    centre, scale = rounded_units(mean, variance)
     shape = (len(mean), num_bins - 1)
     return CutState(
         num_bins=num_bins,
@@ -182,6 +177,22 @@ def init(
         apart=apart,
         shared=((),) * len(mean),
     )
+
+
+def rounded_units(mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return means and standard deviations, rounded, for points that are the same at all parties.
+
+    The last digits of a pooled mean depend on how the rows are distributed over the parties; the
+    rounded values do not.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of shape (d,)
+    """
+    # The offsets 0.1 and 0.6 keep common values away from the points where the rounding jumps.
+    deviation = np.sqrt(np.maximum(variance, np.finfo(np.float64).tiny))
+    scale = 2.0 ** (np.ceil(4.0 * np.log2(deviation) + 0.1) / 4.0)
+    return np.floor(64.0 * (mean / scale) + 0.6) / 64.0 * scale, scale
 
 
 def thresholds(state: CutState) -> FloatArray:

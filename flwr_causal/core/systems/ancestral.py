@@ -19,6 +19,7 @@ from flwr_causal.core.blocks.contrasts import contrast, contrast_table
 from flwr_causal.core.blocks.design import (
     blocks_of_columns,
     column_names,
+    has_scores,
     numbers_in_units,
     variables_from_plain,
 )
@@ -90,6 +91,11 @@ class AncestralModel(Answers):
     def __repr__(self) -> str:
         return f"<AncestralModel: {len(self.names)} variables, {self.graph.num_edges} edges>"
 
+    @property
+    def of_scores(self) -> bool:
+        """Whether numbers are normal scores, in whose standard deviations effects are."""
+        return has_scores(self._blocks)
+
     def total_effect(
         self,
         cause: str,
@@ -121,7 +127,8 @@ class AncestralModel(Answers):
         Returns
         -------
         Effect
-            In the units of the effect, or as a difference of probabilities.
+            In the units of the effect, or as a difference of probabilities; between normal scores
+            (:attr:`of_scores`) in standard deviations of them.
 
         Raises
         ------

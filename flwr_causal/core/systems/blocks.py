@@ -307,7 +307,7 @@ class BlockModel(SystemWithEffects):
                 likely = first_largest(_probabilities(columns), axis=1)
                 found[variable.name] = labelled(variable.labels, likely)
             else:  # the first column is the number
-                found[variable.name] = variable.mean + variable.scale * columns[:, 0]
+                found[variable.name] = variable.values(columns[:, 0])
         return pd.DataFrame(found)
 
     def do(self, values: Mapping[str, Any]) -> BlockModel:

@@ -10,7 +10,7 @@ import numpy as np
 from flwr_causal.core.answers import Answers
 from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.blocks.contrasts import contrast
-from flwr_causal.core.blocks.design import blocks_of_columns
+from flwr_causal.core.blocks.design import blocks_of_columns, has_scores
 from flwr_causal.core.blocks.disagreement import disagreement
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.adjustment import with_past
@@ -103,7 +103,8 @@ class SystemWithEffects(Answers):
         Returns
         -------
         Effect or list of Effect
-            In the units of the effect, or as a difference of probabilities. The adjustment set has
+            In the units of the effect, or as a difference of probabilities; between normal scores
+            (:attr:`of_scores`) in standard deviations of them. The adjustment set has
             names such as ``x[t-1]``. The list of :meth:`possible_effects` where an equivalence
             class leaves it open; of numbers whenever the model stands for a class.
 
@@ -179,6 +180,11 @@ class SystemWithEffects(Answers):
     @abstractmethod
     def _variables(self) -> Sequence[Variable]:
         """The d variables, of series with their lags."""
+
+    @property
+    def of_scores(self) -> bool:
+        """Whether numbers are normal scores, in whose standard deviations effects are."""
+        return has_scores(self._variables)
 
     @property
     @abstractmethod

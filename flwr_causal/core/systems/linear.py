@@ -10,7 +10,7 @@ variable and its parents. The reduced form is ``x_t = (intercept + sum_l x_{t-l}
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -19,6 +19,7 @@ import numpy as np
 
 from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.blocks.design import numbers_in_units
+from flwr_causal.core.blocks.normal_scores import scores_from_plain
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
@@ -50,7 +51,7 @@ from flwr_causal.core.words import one_form
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.blocks.normal_scores import NormalScores
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
 
@@ -111,6 +113,11 @@ class LinearModel(SystemWithEffects):
     lagged
         ``(p, d, d)``: ``lagged[l, i, j]`` is the effect of i at t - l - 1 on j at t. Default: the
         system has no lags.
+    scores
+        The normal scores of each variable, where the system is one of scores: weights, effects,
+        moments and noise are then in their standard deviations. Rows that are given or returned,
+        and values that :meth:`do` sets, are in the units of the data all the same; what
+        :meth:`predict` returns is a conditional median. Default: there are none.
 
     Raises
     ------
@@ -132,6 +139,7 @@ class LinearModel(SystemWithEffects):
     party_moments: Mapping[str, Moments] | None = None
     held_out_log_likelihood: float | None = None
     lagged: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    scores: tuple[NormalScores, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", distinct_names(self.names))
@@ -243,7 +251,7 @@ class LinearModel(SystemWithEffects):
         flat = x.reshape(-1)
         for t in range(self.order, total if self.order else 0):
             x[t] += flat[(t - self.order) * d : t * d] @ effects_of_past
-        x = x[first:] + mean
+        x = self._values(x[first:] + mean)
         return pd.DataFrame(x, columns=pd.Index(self.names)) if self.order else x
 
     def log_likelihood(self, rows: Any) -> FloatArray:
@@ -304,6 +312,7 @@ class LinearModel(SystemWithEffects):
         """
         if self.order:
             found = self._propagate(self._expected(self._present_and_past(rows)[1]))
+            found = self._values(found)
             return found if target is None else found[:, place_of(self.names, target)]
         if target is None:
             raise ConfigError(f"name the variable to predict: one of {', '.join(self.names)}")
@@ -315,8 +324,9 @@ class LinearModel(SystemWithEffects):
             slopes[parents] = regress(self.covariance(), parents, j)[0]
             level = mean[j] - mean @ slopes
         parents = np.flatnonzero(slopes)
-        X = named_columns(rows, [self.names[i] for i in parents], self.names)
-        return np.asarray(X @ slopes[parents] + level, dtype=np.float64)
+        X = self._rows_in_units(rows, parents)
+        found = np.asarray(X @ slopes[parents] + level, dtype=np.float64)
+        return self.scores[j].back(found) if self.scores else found
 
     def do(self, values: Mapping[str, float]) -> LinearModel:
         """Return the system under an intervention that sets variables to values, in all steps.
@@ -345,9 +355,12 @@ class LinearModel(SystemWithEffects):
         copies = {name: np.array(getattr(self, name)) for name in self.FIELDS}
         for own in copies.values():
             own[..., targets] = 0.0
-        copies["intercepts"][targets] = list(values.values())
+        copies["intercepts"][targets] = [
+            float(self.scores[k].of(np.array(value))) if self.scores else value
+            for k, value in zip(targets, values.values(), strict=True)
+        ]
         marks = after_intervention(self.marks, targets, self.names)
-        return LinearModel(self.names, **copies, marks=marks)
+        return LinearModel(self.names, **copies, marks=marks, scores=self.scores)
 
     def response(self, impulse: Mapping[str, float], steps: int = 10) -> pd.DataFrame:
         """Return how an intervention in one step changes the mean of all variables from then on.
@@ -356,7 +369,8 @@ class LinearModel(SystemWithEffects):
         ----------
         impulse : mapping of str to float
             By how much the variables are raised in step 0 over what they would have been, whatever
-            their causes in that step. From step 1 on they follow their causes again.
+            their causes in that step; in standard deviations where the system has :attr:`scores`.
+            From step 1 on they follow their causes again.
         steps : int, default 10
             Number of steps after step 0.
 
@@ -441,6 +455,8 @@ class LinearModel(SystemWithEffects):
             content["sample_moments_by_variable"] = plain_by_variable(rows)
         if self.marks is not None:
             content["marks"] = self.marks.tolist()
+        if self.scores:
+            content["scores"] = [asdict(one) for one in self.scores]
         if self._held_out is not None:
             content["held_out_log_likelihood"] = self._held_out
         write_record(path, "model", content)
@@ -463,6 +479,8 @@ class LinearModel(SystemWithEffects):
             )
         found = {name: content[name] for name in wanted}
         found |= {name: content.get(name) for name in ("marks", "held_out_log_likelihood")}
+        with undamaged(path, "damaged normal scores"):
+            found["scores"] = tuple(map(scores_from_plain, content.get("scores", ())))
         rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
         with undamaged(path, "damaged moments"):
             found["sample_moments"] = None if rows is None else Moments.from_plain(**rows)
@@ -533,7 +551,7 @@ class LinearModel(SystemWithEffects):
 
     @cached_property
     def _variables(self) -> Sequence[Variable]:
-        return numbers_in_units(self._columns)
+        return numbers_in_units(self._columns, self.scores * (1 + self.order))
 
     @property
     def _class(self) -> BoolArray:
@@ -553,7 +571,7 @@ class LinearModel(SystemWithEffects):
 
     def _present_and_past(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """Return rows ``(n - p, d)`` and their lags ``(n - p, p d)``, after checks of a series."""
-        X = named_columns(rows, self.names, self.names)
+        X = self._rows_in_units(rows, range(len(self.names)))
         if self.order and len(X) <= self.order:
             raise DataError(
                 f"the series has {len(X)} rows, but a model with {self.order} lags needs at least "
@@ -568,6 +586,23 @@ class LinearModel(SystemWithEffects):
             )
         stacked = lagged_rows([X], self.order)
         return stacked[:, : len(self.names)], stacked[:, len(self.names) :]
+
+    def _rows_in_units(self, rows: Any, columns: Iterable[int]) -> FloatArray:
+        """Return columns of rows, in normal scores where the system is one of scores."""
+        places = list(columns)
+        X = named_columns(rows, [self.names[k] for k in places], self.names)
+        if not self.scores:
+            return X
+        found = [self.scores[k].of(own) for k, own in zip(places, X.T, strict=True)]
+        return np.array(found).T.reshape(X.shape)
+
+    def _values(self, rows: FloatArray) -> FloatArray:
+        """Return rows (n, d) of the system in the units of the data."""
+        if not self.scores:
+            return rows
+        return np.column_stack(
+            [one.back(own) for one, own in zip(self.scores, rows.T, strict=True)]
+        )
 
     def _expected(self, past: FloatArray) -> FloatArray:
         """Return the sum of intercepts and lagged effects, ``(n, d)``."""

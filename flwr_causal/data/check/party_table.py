@@ -36,6 +36,7 @@ from flwr_causal.data.check.report import (
     Kind,
     TableReport,
 )
+from flwr_causal.data.check.tails import LOOKED_AT, cells_apart, skewed_as_amounts
 from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.data.read.texts import is_number, is_stray
 from flwr_causal.errors import DataError
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 #: rows would do so with less than this probability.
 MOST_OF_SQUARES, CHANCE = 0.5, 1e-9
 #: A column tells rows apart if more than this share of the values in its first rows differ.
-MANY_VALUES, LOOKED_AT = 0.25, 1000
+MANY_VALUES, FIRST_ROWS = 0.25, 1000
 #: A table of fewer rows that repeat others is none of copies.
 FEWEST_REPEATED = 5
 #: How many cells of a table commands list.
@@ -176,13 +177,13 @@ def repeated_rows(table: Table) -> int:
 
 def _tells_rows_apart(piece: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray) -> bool:
     """Return whether a column has many different values, given what :func:`_numbers_of` does."""
-    first = block[:LOOKED_AT]
+    first = block[:FIRST_ROWS]
     many = len(first) * MANY_VALUES
     of_block = (kind for kind in kinds if kind in NUMBERS)
     numbers = (one for kind, one in zip(of_block, first.T, strict=True) if kind == "numeric")
     texts = (k for k, kind in enumerate(kinds) if kind == "category")
     return any(len(np.unique(column[~np.isnan(column)])) > many for column in numbers) or any(
-        piece.iloc[:LOOKED_AT, k].nunique() > many for k in texts
+        piece.iloc[:FIRST_ROWS, k].nunique() > many for k in texts
     )
 
 
@@ -436,6 +437,7 @@ class _Pass:
         self.ends: list[Ends] = []
         self.sums: list[ColumnSums] = []
         self.products: ColumnProducts | None = None
+        self._first: list[FloatArray] = []
         self._rows: list[NDArray[np.uint64]] = []
         self._varies = False
         self._missing: list[IntArray] = []
@@ -476,6 +478,9 @@ class _Pass:
             if self.products is None:
                 self.products = ColumnProducts(self.sums[0].mean)
             self.products.add(values[~np.isnan(values).any(axis=1)])
+            left = LOOKED_AT - sum(map(len, self._first))
+            if left > 0 or not self._first:
+                self._first.append(values[:left].copy())
         for place, different in self._texts.items():
             column = piece.iloc[:, place]
             missing[place] = column.isna().sum()
@@ -520,6 +525,11 @@ class _Pass:
             for place, value in zip(self.places, values.tolist(), strict=True):
                 facts[place][name] = value
         return facts
+
+    @property
+    def first(self) -> FloatArray:
+        """The first of the rows that are used, where relations are to be found."""
+        return np.concatenate(self._first)
 
     @cached_property
     def total(self) -> ColumnSums:
@@ -584,10 +594,12 @@ def _check_exact(table: Table, found: _Pass, *, states: bool) -> None:
 
 
 def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
-    """Add what each column is a combination of, and whether one row has most of its squares."""
+    """Add what columns are combinations of, and what few rows do to their moments."""
     places, total, n = found.places, found.total, np.maximum(found.total.present, 3)
-    for place in places:
+    flags = zip(cells_apart(found.first), skewed_as_amounts(found.first), strict=True)
+    for place, (apart, skewed) in zip(places, flags, strict=True):
         facts[place] |= {"combination_of": (), "dominated": False}
+        facts[place] |= {"apart": bool(apart), "skewed": bool(skewed)}
     if found.rows <= 2 or found.products is None or not np.isfinite(total.squares).all():
         return
     varies = ~total.same & (total.squares > 0)

@@ -67,6 +67,8 @@ class ColumnReport:
         find out.
     dominated : bool
         Whether one row holds more than half of ``squares``, which cannot be chance.
+    apart, skewed : bool
+        By :mod:`flwr_causal.data.check.tails`.
     """
 
     name: str = field(metadata={"fact": Fact("names", "name", "name")})
@@ -144,6 +146,18 @@ class ColumnReport:
     dominated: bool = fact(
         False,
         "whether one row holds more than half of that sum, but not which row",
+        "flag",
+        "relations",
+    )
+    apart: bool = fact(
+        False,
+        "whether a few of its values, at most one in twenty, lie apart from all others; not which",
+        "flag",
+        "relations",
+    )
+    skewed: bool = fact(
+        False,
+        "whether its values are positive, and their logarithms far less skewed than they are",
         "flag",
         "relations",
     )

@@ -24,6 +24,7 @@ CAPTION = (
     "Total effects, in units of the effect per unit of the cause, of categories between two states "
     "and of the probability of a state, if the graph is right; with 95 % intervals"
 )
+OF_SCORES = "; the units of numbers are standard deviations of their normal scores"
 #: Effects of so many edges are shown, of the strongest ones; each takes a regression.
 MOST_EFFECTS = 200
 #: Impulse responses of so many pairs are listed, the largest ones drawn, over so many steps.
@@ -41,7 +42,8 @@ def effect_blocks(model: Any, graph: CausalGraph | None) -> list[Block]:
     blocks: list[Block] = []
     if rows:
         columns = ["cause", "effect", "value", "standard error", "from", "to", "adjusted for"]
-        blocks.append({"kind": "table", "caption": CAPTION, "columns": columns, "rows": rows})
+        caption = CAPTION + OF_SCORES * bool(getattr(model, "of_scores", False))
+        blocks.append({"kind": "table", "caption": caption, "columns": columns, "rows": rows})
         if answers(model, "response") and any("[t-" in row[0] for row in rows):
             blocks += _responses(model)
     return blocks

@@ -17,6 +17,7 @@ from flwr_causal.sources.by_party import products_by_party
 from flwr_causal.sources.completed import completed_products
 from flwr_causal.sources.determined import without_determined
 from flwr_causal.sources.joined import joined_products
+from flwr_causal.sources.normal_scores import by_scores, with_scores
 from flwr_causal.sources.products import solved_design
 from flwr_causal.sources.released import released_products
 from flwr_causal.sources.sums import exact_products
@@ -24,7 +25,7 @@ from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.solvers.ancestral import with_doubts
 from flwr_causal.strategies.moments.solvers.blocks import BlockClasses
 from flwr_causal.strategies.moments.solvers.solver import Outcome
-from flwr_causal.strategies.moments.tables import MomentsTables
+from flwr_causal.strategies.moments.tables import MomentsTables, with_amounts
 from flwr_causal.strategies.moments.targets import (
     own_graphs,
     with_kept_mechanisms,
@@ -32,8 +33,9 @@ from flwr_causal.strategies.moments.targets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
+    from flwr_causal.core.blocks.normal_scores import NormalScores
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.contract import Contract
@@ -103,14 +105,26 @@ class Moments(MomentsTables):
         -------
         Result
         """
+        if self.options.takes_scores:
+            trained = partial(self._trained, replicate=replicate)
+            return (yield from by_scores(agreement, trained))
+        return (yield from self._trained(agreement, replicate=replicate))
+
+    def _trained(
+        self, agreement: Agreement, scores: Sequence[NormalScores] = (), *, replicate: int
+    ) -> Training:
+        """Train in the units of the agreement: of the data, or of the normal scores given."""
         options, solver = self.options, self.options.solving
         # The parties' sums add up to those of the pooled rows, which are sufficient ...
         products, masks = yield from self._pooled(agreement, replicate)
+        products = with_scores(products, scores) if scores else products
         # ... for a centralised solver. Replicates take over penalties and the like.
         outcome = yield from solver.found(products, masks)
         exact = all(part.gives >= words("exact", "pairs") for part in options.parts)
         if solver.by_score and exact and not replicate:
             outcome = with_doubts(products, outcome, options.known, blocks=solver.blocks)
+        if self._skewed and not (scores or replicate):
+            outcome = with_amounts(outcome, self._skewed)
         yield Note({**outcome.info, **products.info})
         final = partial(Outcome.result, products=products, known=agreement.warnings)
         if options.local_graphs and not replicate:

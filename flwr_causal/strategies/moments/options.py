@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from flwr_causal.core.options import changed
 from flwr_causal.core.parts import Part, all_but, option, words
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.moments.solvers.solver import Solver
@@ -71,6 +75,13 @@ class LaggedEffects(FittedLags, Lagged):
 
 
 # Sources: how the sums of the rows reach the server.
+
+
+class ScoredNumbers(Part):
+    """Sums of normal scores in place of the values of numbers."""
+
+    text = "scale='normal-scores'"
+    gives = all_but("centring", "row weights")
 
 
 class ExpectedSums(Part):
@@ -183,6 +194,7 @@ class JoinedRows(JoinedColumns):
         "functions",
         "iterations",
         "row weights",
+        "scores",
         "sets",
     )
 
@@ -228,6 +240,13 @@ class MomentsOptions(
     text_columns : {"auto", "fail", "drop", "keep"}, default "auto"
         What to do about columns that hold no numbers: fail, leave them out, or take them as
         categories.
+    scale : {"data", "normal-scores"}, default "data"
+        "normal-scores" takes the normal score of each number in place of its value, by its rank
+        among the rows of all parties (nonparanormal: Liu, Lafferty & Wasserman 2009; Harris &
+        Drton 2013): where effects are linear between monotone functions of the columns, such as
+        logarithms, and where a few cells are mistyped. It takes one exchange more, in which
+        parties count their rows up to the points of a grid. Effects and weights are then in
+        standard deviations of normal scores.
     model : {"linear", "additive", "curved"}, default "linear"
         "additive" lets every effect be a sum of five functions of its cause, the same at all
         parties (``core.nonlinear.additive``). The parties send their second moments,
@@ -251,7 +270,8 @@ class MomentsOptions(
         ``sparsity``, ``polish`` or another option of the L1 solvers is set, with
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
-        design, where "order" misses weak effects (docs/2dbn.md).
+        design, where "order" misses weak effects (docs/2dbn.md). With ``scale="normal-scores"`` it
+        is "class" in place of "order": variables of one variance tell no directions.
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
@@ -283,6 +303,7 @@ class MomentsOptions(
     text_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
     center: Literal["auto", "global", "party", "series", "phase"] = "auto"  # type: ignore[assignment]
     standardize: bool = option(False, needs="numbers")
+    scale: Literal["data", "normal-scores"] = option("data", needs="scores")
     model: Literal["linear", "additive", "curved"] = option(
         "linear",
         needs={
@@ -319,6 +340,7 @@ class MomentsOptions(
         """The parts that the values choose: design, source and solver."""
         chosen = {
             BlockColumns: self.takes_blocks,
+            ScoredNumbers: self.takes_scores,
             LaggedEffects: self.order > 0,
             ExpectedSums if self.incomplete else CompleteRows: True,
             LackedColumns: self.unshared_columns == "keep",
@@ -345,11 +367,11 @@ class MomentsOptions(
             return made(Additive, self)
         if blocks:
             return made(BlockClasses, self)
+        if solver == "auto" and self._settles_class:
+            solver = "class"
         if solver in ("class", "ges"):
             return made(Classes if solver == "class" else GreedyClasses, self)
-        # A median varies more than the moments of as many rows; a threshold forgives that.
-        unusual = self.aggregation == "median" or self.instantaneous == "auto"
-        penalised = unusual or changed(self, *PENALISED)
+        penalised = self._takes_penalty
         if solver == "auto" and penalised:
             solver = "dagma"
         if self.order:
@@ -358,6 +380,24 @@ class MomentsOptions(
             return made(Penalised, self, solver=solver)
         drawn = self.private or self.local_graphs or self.states_interventions or penalised
         return made(Orders if drawn else StableOrders, self)
+
+    @property
+    def _takes_penalty(self) -> bool:
+        """Whether ``solver="auto"`` is a penalised one."""
+        # A median varies more than the moments of as many rows; a threshold forgives that.
+        unusual = self.aggregation == "median" or self.instantaneous == "auto"
+        return unusual or changed(self, *PENALISED)
+
+    @property
+    def takes_scores(self) -> bool:
+        """Whether numbers are normal scores."""
+        return self.scale == "normal-scores"
+
+    @property
+    def _settles_class(self) -> bool:
+        """Whether ``solver="auto"`` is "class": the units of normal scores tell no directions."""
+        chosen = self._takes_penalty or changed(self, "stability", "threshold")
+        return self.takes_scores and not chosen
 
     @property
     def takes_blocks(self) -> bool:
@@ -419,6 +459,13 @@ class MomentsOptions(
     def weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
         return super().weighs_in_units and not (self.takes_blocks or self.hidden_causes)
+
+    def annotated(self, graph: CausalGraph, agreement: Agreement | None) -> CausalGraph:
+        """Return the graph with the standard deviations of its columns, 1 of normal scores."""
+        graph = super().annotated(graph, agreement)
+        if not self.takes_scores or graph.deviations is None:
+            return graph
+        return replace(graph, deviations=np.ones(len(graph.names)))
 
     @property
     def withholds_totals(self) -> bool:

@@ -11,9 +11,13 @@ from flwr_causal.core.blocks.design import Design, functions_of
 from flwr_causal.core.linear.levels import about_one_mean
 from flwr_causal.core.options import require
 from flwr_causal.core.series.design import knowledge_masks
+from flwr_causal.core.systems.blocks import BlockModel
+from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.doubts.graphs import amounts_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.errors import ConfigError
+from flwr_causal.sources.normal_scores import in_scores
 from flwr_causal.sources.products import solved_design
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.local_graphs import require_several
@@ -21,7 +25,7 @@ from flwr_causal.strategies.moments.options import JoinedRows, JoinedSteps, Mome
 from flwr_causal.strategies.series import with_party_moments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
+    from flwr_causal.strategies.moments.solvers.solver import Outcome
 
 
 class MomentsTables(JoiningStrategy):
@@ -41,6 +46,8 @@ class MomentsTables(JoiningStrategy):
 
     options_type = MomentsOptions
     options: MomentsOptions
+    #: The columns that are skewed as amounts are, see :mod:`data.check.tails`.
+    _skewed: Sequence[str] = ()
 
     def validate(self) -> None:
         """Check that the options fit each other; the method decides how many exchanges it needs.
@@ -61,6 +68,10 @@ class MomentsTables(JoiningStrategy):
         own = self.options.weight_column
         alone = not own or self.options.role_columns.count(own) == 1
         require(alone, "weight_column", own, "a column without another role")
+        about = self.options.center != "party" or self.options.level_sums
+        fits = about or not self.options.takes_scores
+        needed = "'auto' or 'global' with scale='normal-scores' here"
+        require(fits, "center", self.options.center, needed)
 
     @property
     def data(self) -> DataKind:
@@ -119,7 +130,11 @@ class MomentsTables(JoiningStrategy):
             expected = replace(expected, columns=0)
         if options.unknown_targets:  # levels and spreads differ where parties act
             expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
-        return expected if options.solving.by_units else replace(expected, raw_units=False)
+        if not (self._columns_differ or options.private):
+            tails = "" if options.takes_scores else "normal scores (scale='normal-scores')"
+            expected = replace(expected, tails=tails)
+        by_units = options.solving.by_units and not options.takes_scores
+        return expected if by_units else replace(expected, raw_units=False)
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; where rows have ids, on the union of the parties' columns.
@@ -136,9 +151,20 @@ class MomentsTables(JoiningStrategy):
             option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
             require_several(option, reports)
         agreement = super().agree(reports)
+        self._skewed = _skewed_columns(agreement.names, reports.values())
         listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
         self.options.check_scales((*agreement.names, *listed))
         return agreement
+
+    def _complete(
+        self,
+        agreement: Agreement,
+        total: TableReport,
+        groups: Mapping[str, TableReport] | None = None,
+    ) -> Agreement:
+        """Return the agreement with the numbers of all rows."""
+        self._skewed = _skewed_columns(agreement.names, [total])
+        return super()._complete(agreement, total, groups)
 
     def _masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design.
@@ -180,6 +206,8 @@ class MomentsTables(JoiningStrategy):
     ) -> Any:
         """Return a system with each party's moments in the units of its own."""
         options, agreement = self.options, state.agreement
+        if options.takes_scores:
+            agreement = in_scores(agreement)
         design = solved_design(agreement, options)
         levels = options.level_sums and not agreement.targets
         name, seen = ("expected", reports) if options.incomplete else ("moments", None)
@@ -204,3 +232,18 @@ class MomentsTables(JoiningStrategy):
             pooled = np.sum([agreement.rows[party] * one for party, one in own.items()], axis=0)
             own = {party: design.effective(one, pooled) for party, one in own.items()}
         return with_party_moments(model, agreement, own, design, seen)
+
+
+def with_amounts(outcome: Outcome, skewed: Sequence[str]) -> Outcome:
+    """Return an outcome with a warning of columns that are skewed, if the graph does not fit."""
+    model, p_value = outcome.model, None
+    if isinstance(model, LinearModel | BlockModel):
+        p_value = model.fit_check().p_value
+    said = amounts_warning(p_value, skewed)
+    return outcome._replace(warnings=(*outcome.warnings, *said))
+
+
+def _skewed_columns(names: Sequence[str], reports: Iterable[TableReport]) -> list[str]:
+    """Return the columns that are skewed as amounts are, at a party at least."""
+    skewed = {column.name for report in reports for column in report.columns if column.skewed}
+    return [name for name in names if name in skewed]

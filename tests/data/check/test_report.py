@@ -56,6 +56,8 @@ def reports(draw):
         "relations": {
             "combination_of": st.lists(positions, max_size=3).map(tuple),
             "dominated": st.booleans(),
+            "apart": st.booleans(),
+            "skewed": st.booleans(),
         },
     }
     facts = {
@@ -115,6 +117,7 @@ REPORT = TableReport(
             states=("False", "True"),
             combination_of=(0, 1),
             dominated=True,
+            apart=True,
             stray=1,
         ),
     ),
@@ -155,6 +158,8 @@ PLAIN = {
     "num-states": [0, 2],
     "combination-of": ["", "0 1"],
     "dominated": [0, 1],
+    "apart": [0, 1],
+    "skewed": [0, 0],
     "level-rows": 0,
     "step": "1 days",
     "notes": ["one series"],

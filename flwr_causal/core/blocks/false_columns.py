@@ -209,6 +209,8 @@ def _at(
     weights = np.zeros_like(own)
     for part in (off, ~off):
         errors = error[part & usable]
+        # Of columns that hardly vary there may be none.
+        errors = errors[errors > 0]
         if len(errors):
             weights[part & usable] = 1.0 / np.median(errors) ** 2
     order, sign = _mended(own, others, weights, columns)

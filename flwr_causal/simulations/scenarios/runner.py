@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from flwr_causal.app import methods
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.reports.doubts import odd_parties_of
 from flwr_causal.simulations.engines import simulate
 from flwr_causal.simulations.scenarios.baselines import BASELINES
 from flwr_causal.simulations.scenarios.files import MissingDataError
@@ -40,6 +41,8 @@ from flwr_causal.simulations.scenarios.worlds import world_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from flwr_causal.reports.run import Run
 
 
 Engine = Literal["local", "ray"]
@@ -298,6 +301,8 @@ def _outcome(
         nowhere = io.StringIO()
         with redirect_stdout(nowhere), redirect_stderr(nowhere):
             return PEERS[line.name].run(world, **options)
+    # Of a line, no option of the method: whether parties that a run names are left out.
+    without = options.pop("without_odd_parties", False)
     taken = {field.name for field in fields(methods.find(line.name).strategy.options_type)}
     given = {name: value for name, value in world.options.items() if name in taken}
     run = simulate(
@@ -308,6 +313,8 @@ def _outcome(
         progress=False,
         **{**given, **options},
     )
+    if without:
+        run = _without_odd_parties(run)
     counts = {
         "exchanges": float(run.rounds),
         "kilobytes": (run.bytes_sent + run.bytes_received) / 1e3,
@@ -316,6 +323,19 @@ def _outcome(
         counts["refused"] = float(run.trust.verdict == "do not rely")
     graphs = () if run.graph is None else (run.graph,)
     return LineResult(graphs, run.scores, run.model, tuple(run.local_graphs.values()), counts)
+
+
+def _without_odd_parties(run: Run) -> Run:
+    """Return a run that is repeated without the parties that it, and the next ones, name."""
+    left_out: list[str] = []
+    found = run
+    for _ in run.parties:
+        odd = [party for party in odd_parties_of(found) if party not in left_out]
+        if not odd or len(left_out) + len(odd) > len(run.parties) - 2:
+            break
+        left_out += odd
+        found = run.without(*left_out)
+    return found
 
 
 def versions_of(line: Line) -> dict[str, str]:

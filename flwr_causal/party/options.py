@@ -28,7 +28,7 @@ _TEXT = """
     minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER
     output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
     precision=float64|float32 proximity=NUMBER|auto quorum=NUMBER refit=BOOL replicates=NUMBER
-    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL
+    resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL
     secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
     server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
     sparsity=NUMBER|auto|bic|held-out standardize=BOOL strict=BOOL text_columns=fail|drop|keep
@@ -41,9 +41,10 @@ describe:
     identifiers=auto|fail leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     numbers=TEXT output_dir=TEXT precision=float64|float32 quorum=NUMBER replicates=NUMBER
-    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
-    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=auto|report|suppress|refuse
-    strict=BOOL text_columns=fail|drop|keep unshared_columns=fail|drop|keep
+    resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
+    small_counts=auto|report|suppress|refuse strict=BOOL text_columns=fail|drop|keep
+    unshared_columns=fail|drop|keep
 fedcausal:
     acyclic_server=BOOL aggregation=mean|median arithmetic=float64|float32 candidates=NUMBER
     center=party|global changed_tables=fail|restart columns=TEXT
@@ -55,10 +56,11 @@ fedcausal:
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     model=group|linear|mlp noise=own|equal output_dir=TEXT precision=float64|float32
     proximity=NUMBER|auto quorum=NUMBER refine=evidence|none replicates=NUMBER
-    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
-    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    sparsity=NUMBER|auto standardize=BOOL strict=BOOL text_columns=fail|drop|keep
-    threshold=NUMBER unshared_columns=fail|drop|keep variant=default|paper
+    resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse sparsity=NUMBER|auto standardize=BOOL strict=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep
+    variant=default|paper
 fedges:
     categories=TEXT changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep
     dictionary=TEXT discretize=NUMBER duplicate_columns=fail|drop|keep
@@ -69,7 +71,7 @@ fedges:
     min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL
     party_column=TEXT patience=NUMBER precision=float64|float32 quorum=NUMBER replicates=NUMBER
-    resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
     score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL seed=NUMBER
     server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
     start=driven|fuse|overwrite strict=BOOL text_columns=fail|drop|keep turn=BOOL
@@ -85,7 +87,7 @@ fedpc:
     max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
     minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em numbers=TEXT
     output_dir=TEXT precision=float64|float32 products=NUMBER queries=federated|central
-    quorum=NUMBER replicas=NUMBER replicates=NUMBER resample=rows|parties resume=BOOL
+    quorum=NUMBER replicas=NUMBER replicates=NUMBER resample=auto|rows|parties resume=BOOL
     round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
     signing_key=TEXT small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL
     sums=NUMBER target=TEXT text_columns=fail|drop|keep trained=TEXT
@@ -100,7 +102,7 @@ lingam:
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
     missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT perturbed_from=NUMBER
     perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 quorum=NUMBER
-    replicates=NUMBER resample=rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    replicates=NUMBER resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
     secure_aggregation=BOOL seed=NUMBER series_column=TEXT server_timeout=NUMBER
     signing_key=TEXT small_counts=report|suppress|refuse standardize=BOOL strict=BOOL
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
@@ -118,7 +120,7 @@ moments:
     numbers=TEXT order=NUMBER output_dir=TEXT parameters=moments|likelihood party_column=TEXT
     perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
     precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
-    refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resample=rows|parties
+    refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resample=auto|rows|parties
     resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scale=data|normal-scores
     scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
     series_column=TEXT server_timeout=NUMBER signing_key=TEXT
@@ -135,7 +137,7 @@ notears-admm:
     knowledge=TEXT leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
     missing_values=fail|drop|keep|em model=linear|mlp output_dir=TEXT precision=float64|float32
-    quorum=NUMBER refit=BOOL replicates=NUMBER resample=rows|parties resume=BOOL
+    quorum=NUMBER refit=BOOL replicates=NUMBER resample=auto|rows|parties resume=BOOL
     round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL secure_aggregation=BOOL
     seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
     sparsity=NUMBER|auto|bic|held-out standardize=BOOL strict=BOOL text_columns=fail|drop|keep

@@ -141,11 +141,13 @@ class Repeated(Part):
         replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
         share of the replicates that have the edge; see docs/confidence.md. Each party sends
         everything ``replicates + 1`` times.
-    resample : {"rows", "parties"}, default "rows"
+    resample : {"auto", "rows", "parties"}, default "auto"
         What replicates draw. "parties": each is of some parties alone, drawn at random without
         replacement (of K about the square root of K), and of rows that each of these draws from its
         own; with ``secure_aggregation`` of some ``groups``. For parties that differ: what all
-        replicates have is then what the parties have in common. See docs/confidence.md.
+        replicates have is then what the parties have in common. "auto" is "parties" for methods on
+        numbers where the spreads of columns differ between four parties or more by their reports
+        (``core.linear.levels.unlike_spreads``), which a warning says. See docs/confidence.md.
     leave_one_out : bool, default False
         Train without each of the parties as well (with ``groups``, without each of these), in the
         same exchanges: ``run.influence`` is then the change of the graph without each. Each party
@@ -156,7 +158,9 @@ class Repeated(Part):
     text = "methods that return a graph"
 
     replicates: int = option(0, needs="draws", least=0, most=MOST_REPLICATES)
-    resample: Literal["rows", "parties"] = option("rows", needs={"parties": ("exact", "parties")})
+    resample: Literal["auto", "rows", "parties"] = option(
+        "auto", needs={"parties": ("exact", "parties")}
+    )
     leave_one_out: bool = option(False, needs="parties")
 
 

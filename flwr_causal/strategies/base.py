@@ -207,10 +207,10 @@ class CausalStrategy(FedAvg, Algorithm):
             self.options.resume,
             "given with output_dir",
         )
-        fits = self.options.resample == "rows" or self.options.replicates > 0
-        require(fits, "resample", self.options.resample, "'rows' without replicates")
-        fits = self.options.resample == "rows" or self.options.fraction_train == 1
-        require(fits, "resample", self.options.resample, "'rows' with fraction_train")
+        fits = self.options.resample != "parties" or self.options.replicates > 0
+        require(fits, "resample", self.options.resample, "'auto' or 'rows' without replicates")
+        fits = self.options.resample != "parties" or self.options.fraction_train == 1
+        require(fits, "resample", self.options.resample, "'auto' or 'rows' with fraction_train")
         check_parts(self.options, self._parts)
         check_steps(type(self), self.run)
         if self.options.secure_aggregation:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.levels import SeenLevels
-from flwr_causal.doubts.levels import levels_in_words
+from flwr_causal.core.linear.levels import SeenLevels, unlike_spreads
+from flwr_causal.core.words import some
+from flwr_causal.doubts.levels import NAMED, levels_in_words
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,19 +24,46 @@ def take_levels_out(reports: Mapping[str, TableReport], agreement: Agreement) ->
 
     Not where columns vary between parties only.
     """
-    names, held = agreement.names, [{c.name: c for c in one.columns} for one in reports.values()]
-    shape = (len(held), len(names))
-    counts, means, squares = (np.zeros(shape) for _ in range(3))
-    for k, (report, columns) in enumerate(zip(reports.values(), held, strict=True)):
-        for j, name in enumerate(names):
-            if name in columns and report.has_sums:
-                own = columns[name]
-                counts[k, j] = n = report.rows_with(own)
-                means[k, j] = own.mean + own.remainder / max(n, 1)
-                squares[k, j] = own.squares
+    names, (counts, means, squares) = agreement.names, _reported(reports, agreement.names)
     between = (counts * (means - agreement.mean) ** 2).sum(axis=0)
     units = (counts > 0).sum(axis=0).astype(np.float64)
     assume_levels(names, counts.sum(axis=0), squares.sum(axis=0), units, between)
+
+
+def draw_parties(reports: Mapping[str, TableReport], names: Sequence[str]) -> None:
+    """Raise the error that sets ``resample="parties"`` where spreads differ between parties.
+
+    Replicates of rows alone are then too sure of what few parties decide.
+    """
+    counts, _, squares = _reported(reports, names)
+    variances = np.divide(squares, counts, out=np.zeros_like(squares), where=counts > 0)
+    unlike = unlike_spreads(variances, counts)
+    if not unlike.any():
+        return
+    found = [f"{names[j]!r} at {list(reports)[k]}" for k, j in np.argwhere(unlike)]
+    error = DataError("The spreads of columns differ between the parties.")
+    error.settings = {"resample": "parties"}
+    error.assumed = (
+        "Assumed resample='parties': the spreads of columns differ between the parties "
+        f"({some(found, NAMED)}). Replicates are of some of the parties, and confidences those of "
+        "what they have in common; resample='rows' draws rows of all parties.",
+    )
+    raise error
+
+
+def _reported(
+    reports: Mapping[str, TableReport], names: Sequence[str]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the rows, means and sums of squares that parties report, (K, d) each."""
+    found = np.zeros((3, len(reports), len(names)))
+    for k, report in enumerate(reports.values()):
+        columns = {one.name: one for one in report.columns}
+        for j, name in enumerate(names):
+            if name in columns and report.has_sums:
+                own = columns[name]
+                n = report.rows_with(own)
+                found[:, k, j] = n, own.mean + own.remainder / max(n, 1), own.squares
+    return found[0], found[1], found[2]
 
 
 def take_total_levels_out(total: TotalReport, num_parties: int) -> None:

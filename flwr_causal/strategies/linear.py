@@ -17,7 +17,7 @@ from flwr_causal.core.linear.moments import Moments, data_scale, distinct, momen
 from flwr_causal.core.linear.regression import implied_noise
 from flwr_causal.core.linear.stability import order_search
 from flwr_causal.core.options import MOST, bounded, require
-from flwr_causal.core.parts import Part, all_but, option, unmet
+from flwr_causal.core.parts import Part, all_but, option, unmet, words
 from flwr_causal.core.series.design import knowledge_masks, stacked_edges
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.core.threads import single_threaded
@@ -31,7 +31,7 @@ from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import Baselines, CausalOptions
-from flwr_causal.strategies.levels import take_levels_out, take_total_levels_out
+from flwr_causal.strategies.levels import draw_parties, take_levels_out, take_total_levels_out
 from flwr_causal.strategies.options import refuse_misfits
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+
+
+#: Replicates are of some of the parties where there are at least so many.
+FEWEST_TO_DRAW = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +179,13 @@ class LinearOptions(CausalOptions):
         """Whether rows are centred by means of parties or of series."""
         return self.center in OWN_LEVELS and not self.level_sums
 
+    def _draws_parties(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
+        """Whether the reports decide what ``resample="auto"`` is; of few parties it is "rows"."""
+        undecided = self.resample == "auto" and self.replicates > 0 and self.fraction_train == 1
+        apart = not (self.secure_aggregation or agreement.targets)
+        gives = all(part.gives >= words("exact", "parties") for part in parts)
+        return undecided and apart and gives and len(agreement.rows) >= FEWEST_TO_DRAW
+
     def _reports_levels(self, agreement: Agreement) -> bool:
         """Whether what parties report decides what ``center="auto"`` is."""
         undecided = self.center == "auto" and not (self.level_sums or self.lags)
@@ -270,6 +281,8 @@ class LinearOptions(CausalOptions):
             agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
         if self._reports_levels(agreement) and not self.secure_aggregation:
             take_levels_out(reports, agreement)
+        if self._draws_parties(agreement, parts):
+            draw_parties(reports, agreement.names)
         if agreement.targets:
             refuse_misfits(
                 unmet(self, (*parts, self.acted)),

@@ -337,7 +337,7 @@ def test_a_replicate_of_parties_has_the_edges_of_the_parties_that_are_drawn():
     share = np.mean(["party 2" in own for own in drawn])
     assert 0 < share < 1
     options = {"solver": "class", "replicates": number, "seed": 3}
-    rows = simulate("moments", tables, **options).graph.adjacency_confidence
+    rows = simulate("moments", tables, **options, resample="rows").graph.adjacency_confidence
     run, pairs = spied("moments", tables, **options, resample="parties")
     np.testing.assert_allclose([rows[0, 1], run.graph.adjacency_confidence[0, 1]], [1, share])
     # A party sends the replicates for which it is drawn, and no others.
@@ -419,10 +419,13 @@ def test_parties_are_drawn_in_runs_of_all_kinds(method, options):
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        ({"replicates": 0}, "'rows' without replicates"),
-        ({"fraction_train": 0.5}, "'rows' with fraction_train"),
-        ({"aggregation": "median"}, "'rows' with aggregation='median'"),
-        ({"secure_aggregation": True}, "'rows', or groups given, with secure_aggregation=True"),
+        ({"replicates": 0}, "'auto' or 'rows' without replicates"),
+        ({"fraction_train": 0.5}, "'auto' or 'rows' with fraction_train"),
+        ({"aggregation": "median"}, "'auto' or 'rows' with aggregation='median'"),
+        (
+            {"secure_aggregation": True},
+            "'auto' or 'rows', or groups given, with secure_aggregation=True",
+        ),
     ],
 )
 def test_draws_of_parties_need_replicates_and_single_replies(options, remedy):

@@ -68,3 +68,41 @@ def test_a_stated_level_is_kept():
     assert not assumed(simulate("notears-admm", tables(2.0), center="global"))
     # The paper's centring is its own.
     assert not assumed(simulate("notears-admm", tables(2.0), variant="paper"))
+
+
+# -- what replicates draw --------------------------------------------------------------------------
+
+
+def spreads(factor, count=4):
+    """Alike parties, but for the spread of a column at the last one."""
+    found = tables(0.0, rows=(200,) * count)
+    return [*found[:-1], found[-1].assign(b=factor * found[-1]["b"])]
+
+
+def drawn(parties, **options):
+    run = simulate("moments", parties, replicates=2, **options)
+    return run.config.get("assumed", {}).get("resample", "rows"), run
+
+
+def test_replicates_are_of_some_parties_where_spreads_differ():
+    found, run = drawn(spreads(3.0))
+    assert found == "parties"
+    (said,) = [one for one in run.warnings if "resample='parties'" in one]
+    assert "'b' at party 3" in said
+    stated = simulate("moments", spreads(3.0), replicates=2, resample="parties")
+    np.testing.assert_array_equal(run.graph.confidence, stated.graph.confidence)
+    assert drawn(spreads(1.0))[0] == "rows"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"resample": "rows"}, {"secure_aggregation": True}, {"replicates": 0}],
+    ids=str,
+)
+def test_replicates_are_of_rows_where_that_is_stated_or_parties_cannot_be_drawn(options):
+    run = simulate("moments", spreads(3.0), **{"replicates": 2, **options})
+    assert "resample" not in run.config.get("assumed", {})
+
+
+def test_few_parties_are_not_drawn():
+    assert drawn(spreads(3.0, count=3))[0] == "rows"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: probability, and more than this share of the column's variance is between units. Of simulated
 #: tables 20 of 20 with shifted levels were told so, and none of 50 others.
 CHANCE, LEAST_SHARE = 1e-4, 0.02
+#: Spreads are unlike beyond so many standard errors, and by this factor.
+SPREAD_ERRORS, LEAST_SPREAD = 5.0, 1.25
 #: A column varies between units only if so little of its variance is within them: of products
 #: about the means of units, and of sums about one mean, in which rounding leaves more.
 FLAT, FLAT_OF_SUMS = 1e-15, 1e-9
@@ -231,6 +233,28 @@ def _analysed(
 
 def _beyond_chance(shares: FloatArray, chance: FloatArray) -> BoolArray:
     return np.asarray((shares > LEAST_SHARE) & (chance * len(shares) < CHANCE))
+
+
+def unlike_spreads(variances: FloatArray, rows: FloatArray) -> BoolArray:
+    """Return where a party's variance of a column is unlike that of the others, shape (K, d).
+
+    Beyond :data:`SPREAD_ERRORS` standard errors of its logarithm, for noise of kurtosis 9 as of a
+    t distribution with 5 degrees of freedom, and by :data:`LEAST_SPREAD` in standard deviations.
+
+    Parameters
+    ----------
+    variances, rows
+        ``(K, d)`` of each party's rows, and their numbers; 0 where a party lacks the column.
+    """
+    others = rows.sum(axis=0) - rows
+    known = (rows > 1) & (others > 1) & (variances > 0)
+    total = (rows * variances).sum(axis=0) - rows * variances
+    known &= total > 0
+    left = np.divide(total, others, out=np.ones_like(total), where=known)
+    gaps = np.log(np.where(known, variances, 1.0) / np.where(known, left, 1.0))
+    errors = np.sqrt(8 / np.where(known, rows, 1.0) + 8 / np.where(known, others, 1.0))
+    clear = np.abs(gaps) > np.maximum(SPREAD_ERRORS * errors, 2 * np.log(LEAST_SPREAD))
+    return np.asarray(known & clear)
 
 
 class SeenLevels(NamedTuple):

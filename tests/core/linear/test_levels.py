@@ -15,6 +15,7 @@ from flwr_causal.core.linear.levels import (
     deviations,
     pieces_products,
     unit_products,
+    unlike_spreads,
 )
 from flwr_causal.core.linear.moments import Moments, mean_and_second
 from flwr_causal.core.linear.regression import regress
@@ -204,3 +205,31 @@ def test_shifted_levels_are_told_of(rows):
         own = systems("gaussian", rng, len(places))
         own[:, ::2] += (1.5 * rng.normal(size=(5, 5)))[places]
         assert levels_of(own, places).differ.any()
+
+
+# -- spreads ---------------------------------------------------------------------------------------
+
+
+def test_spreads_are_unlike_beyond_chance_and_by_a_quarter():
+    rows = np.full((4, 3), 5000.0)
+    variances = np.ones((4, 3))
+    variances[1, 0], variances[2, 2] = 1.3**2, 1.2**2
+    expected = np.zeros((4, 3), dtype=bool)
+    expected[1, 0] = True
+    np.testing.assert_array_equal(unlike_spreads(variances, rows), expected)
+    # Units of columns, and which party comes first, do not matter.
+    np.testing.assert_array_equal(unlike_spreads(variances * [4.0, 9.0, 1e6], rows), expected)
+    np.testing.assert_array_equal(unlike_spreads(variances[::-1], rows), expected[::-1])
+    # Of few rows a quarter is chance: five errors of the logarithm of the variance.
+    error = np.sqrt(8 / 100 + 8 / 300)
+    for gap, told in ((4.9, False), (5.1, True)):
+        few = np.ones((4, 1))
+        few[0] = np.exp(gap * error)
+        assert unlike_spreads(few, np.full((4, 1), 100.0))[0, 0] == told
+
+
+def test_spreads_of_columns_that_parties_lack_are_not_compared():
+    rows = np.array([[500.0, 0.0], [500.0, 500.0]])
+    variances = np.array([[1.0, 0.0], [9.0, 1.0]])
+    np.testing.assert_array_equal(unlike_spreads(variances, rows), [[True, False], [True, False]])
+    assert not unlike_spreads(np.array([[0.0], [1.0]]), np.full((2, 1), 50.0)).any()

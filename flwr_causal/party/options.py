@@ -19,21 +19,21 @@ BOOL, NUMBER, TEXT = "BOOL", "NUMBER", "TEXT"
 # <options>
 _TEXT = """
 2dbn:
-    aggregation=mean|median center=global|series|phase changed_tables=fail|restart columns=TEXT
-    constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep
-    early_stop=BOOL exclude=TEXT expected_parties=TEXT fraction_train=NUMBER gaps=fail|split
-    groups=NUMBER|auto identifiers=auto|fail intervention_column=TEXT interventions=TEXT
-    knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL
-    local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER
-    output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
-    precision=float64|float32 proximity=NUMBER|auto quorum=NUMBER refit=BOOL replicates=NUMBER
-    resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL
-    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
-    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    sparsity=NUMBER|auto|bic|held-out standardize=BOOL strict=BOOL text_columns=fail|drop|keep
-    threshold=NUMBER time_column=TEXT unshared_columns=fail|drop|keep
-    variant=default|paper|personalised
+    aggregation=mean|median center=auto|global|series|phase changed_tables=fail|restart
+    columns=TEXT constant_columns=fail|drop|keep dictionary=TEXT
+    duplicate_columns=fail|drop|keep early_stop=BOOL exclude=TEXT expected_parties=TEXT
+    fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto identifiers=auto|fail
+    intervention_column=TEXT interventions=TEXT knowledge=TEXT lagged_sparsity=NUMBER
+    lagged_threshold=NUMBER leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT perturbed_from=NUMBER
+    perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 proximity=NUMBER|auto
+    quorum=NUMBER refit=BOOL replicates=NUMBER resample=auto|rows|parties resume=BOOL
+    round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER
+    select_order=BOOL series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
+    strict=BOOL text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
+    unshared_columns=fail|drop|keep variant=default|paper|personalised
 describe:
     bins=NUMBER categories=TEXT changed_tables=fail|restart columns=TEXT
     constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep

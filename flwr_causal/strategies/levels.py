@@ -8,6 +8,7 @@ import numpy as np
 
 from flwr_causal.core.linear.levels import SeenLevels, unlike_spreads
 from flwr_causal.core.words import some
+from flwr_causal.data.check.checks import some_parties
 from flwr_causal.doubts.levels import NAMED, levels_in_words
 from flwr_causal.errors import DataError
 
@@ -28,6 +29,20 @@ def take_levels_out(reports: Mapping[str, TableReport], agreement: Agreement) ->
     between = (counts * (means - agreement.mean) ** 2).sum(axis=0)
     units = (counts > 0).sum(axis=0).astype(np.float64)
     assume_levels(names, counts.sum(axis=0), squares.sum(axis=0), units, between)
+
+
+def take_series_levels_out(reports: Mapping[str, TableReport]) -> None:
+    """Raise the error that sets ``center="series"`` where a party's series differ in level."""
+    told = [party for party, report in reports.items() if report.unlike_series]
+    if not told:
+        return
+    error = DataError("The levels of the series differ.")
+    error.settings = {"center": "series"}
+    error.assumed = (
+        f"Assumed center='series': the levels of the series differ, given their lags, at "
+        f"{some_parties(told)}. center='global' takes differences between them for effects too.",
+    )
+    raise error
 
 
 def draw_parties(reports: Mapping[str, TableReport], names: Sequence[str]) -> None:

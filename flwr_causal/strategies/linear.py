@@ -31,7 +31,12 @@ from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import Baselines, CausalOptions
-from flwr_causal.strategies.levels import draw_parties, take_levels_out, take_total_levels_out
+from flwr_causal.strategies.levels import (
+    draw_parties,
+    take_levels_out,
+    take_series_levels_out,
+    take_total_levels_out,
+)
 from flwr_causal.strategies.options import refuse_misfits
 
 if TYPE_CHECKING:
@@ -179,6 +184,13 @@ class LinearOptions(CausalOptions):
         """Whether rows are centred by means of parties or of series."""
         return self.center in OWN_LEVELS and not self.level_sums
 
+    def _reports_series(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
+        """Whether what parties say of their series decides what ``center="auto"`` is."""
+        undecided = self.center == "auto" and not self.level_sums and self.lags > 0
+        ours = getattr(self, "variant", "default") == "default"
+        gives = all("centring" in part.gives for part in parts)
+        return undecided and ours and gives and not agreement.targets
+
     def _draws_parties(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
         """Whether the reports decide what ``resample="auto"`` is; of few parties it is "rows"."""
         undecided = self.resample == "auto" and self.replicates > 0 and self.fraction_train == 1
@@ -281,6 +293,8 @@ class LinearOptions(CausalOptions):
             agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
         if self._reports_levels(agreement) and not self.secure_aggregation:
             take_levels_out(reports, agreement)
+        if self._reports_series(agreement, parts):
+            take_series_levels_out(reports)
         if self._draws_parties(agreement, parts):
             draw_parties(reports, agreement.names)
         if agreement.targets:

@@ -190,8 +190,8 @@ class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
     center : {"auto", "global", "party", "series", "phase"}, default "auto"
         "party" is for rows without time; "series" and "phase" are for series, see
         :class:`~flwr_causal.strategies.two_dbn.TwoDBN`. "auto" is "party" where the means that the
-        parties report differ beyond chance (``core.linear.levels``), which a warning says; of time
-        series it is "global".
+        parties report differ beyond chance (``core.linear.levels``), and of time series "series"
+        where a party says that the levels of its series do, given their lags. A warning says so.
     """
 
     order: int = 0

@@ -127,8 +127,10 @@ class TwoDBNOptions(PartyNetworks, SeveralLags, SeriesOptions, ADMMOptions):
     threshold : float or None, default None
         Threshold of instantaneous edges. None is 0.15: with the paper's 0.3 its program finds
         almost no edges in small samples.
-    center : {"global", "series", "phase"}, default "global"
-        Subtract the mean over all parties' rows ("global"), or that of each series ("series"). With
+    center : {"auto", "global", "series", "phase"}, default "auto"
+        Subtract the mean over all parties' rows ("global"), or that of each series ("series").
+        "auto" is "series" where a party says that the levels of its series differ beyond chance,
+        given their lags (``core.linear.levels``); a warning says so. Else it is "global". With
         "phase" rows under a known perturbation are centred by their own mean within the series and
         all other rows by their mean over all parties.
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
@@ -139,7 +141,7 @@ perturbed_from, perturbed_to
     variant: Literal["default", "paper", "personalised"] = option(  # type: ignore[assignment]
         "default", needs={"personalised": ("replies",)}
     )
-    center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
+    center: Literal["auto", "global", "series", "phase"] = "auto"  # type: ignore[assignment]
 
     @property
     def role_columns(self) -> tuple[str, ...]:

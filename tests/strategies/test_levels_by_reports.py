@@ -106,3 +106,57 @@ def test_replicates_are_of_rows_where_that_is_stated_or_parties_cannot_be_drawn(
 
 def test_few_parties_are_not_drawn():
     assert drawn(spreads(3.0, count=3))[0] == "rows"
+
+
+# -- series ----------------------------------------------------------------------------------------
+
+
+def panels(level, seed=0):
+    """Three parties with six series each of u -> v, with levels of their own."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(3):
+        own = []
+        for k in range(6):
+            x, drift = np.zeros((90, 2)), level * rng.normal(size=2)
+            for t in range(1, 90):
+                x[t] = 0.5 * x[t - 1] + drift + rng.normal(size=2)
+                x[t, 1] += 0.6 * x[t, 0]
+            own.append(pd.DataFrame(x[30:], columns=["u", "v"]).assign(patient=k))
+        found.append(pd.concat(own))
+    return found
+
+
+SERIES = {"order": 1, "series_column": "patient"}
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("method", ["2dbn", "lingam"])
+def test_levels_of_series_are_taken_out(method, secure):
+    options = {**SERIES, "secure_aggregation": secure}
+    run = simulate(method, panels(1.0), **options)
+    assert run.config["assumed"] == {"center": "series"}
+    (said,) = [one for one in run.warnings if "levels of the series differ" in one]
+    assert said.startswith("Assumed center='series'")
+    stated = simulate(method, panels(1.0), center="series", **options)
+    np.testing.assert_allclose(run.graph.lagged, stated.graph.lagged, atol=1e-9)
+    alike = simulate(method, panels(0.0), **options)
+    assert "assumed" not in alike.config or "center" not in alike.config["assumed"]
+
+
+def test_series_that_wander_have_one_level():
+    """Means of slow series differ; given their lags they do not."""
+    rng, found = np.random.default_rng(1), []
+    for _ in range(2):
+        own = []
+        for k in range(6):
+            x = np.zeros((150, 2))
+            for t in range(1, 150):
+                x[t] = 0.95 * x[t - 1] + rng.normal(size=2)
+            own.append(pd.DataFrame(x[50:], columns=["u", "v"]).assign(patient=k))
+        found.append(pd.concat(own))
+    assert "center" not in simulate("2dbn", found, **SERIES).config.get("assumed", {})
+
+
+def test_a_papers_series_keep_their_mean():
+    run = simulate("2dbn", panels(1.0), variant="paper", max_rounds=5, **SERIES)
+    assert "center" not in run.config.get("assumed", {})

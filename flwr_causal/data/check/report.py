@@ -242,6 +242,12 @@ class TableReport:
         "series",
     )
     step: str = fact("", "length of a time step, where a column has the times", "text", "series")
+    unlike_series: bool = fact(
+        False,
+        "whether the levels of its series differ beyond chance, given their lags; not by how much",
+        "flag",
+        "series",
+    )
     notes: tuple[str, ...] = fact(
         (), "how many series are too short for the order", "text", "series", "note"
     )
@@ -306,6 +312,7 @@ class TableReport:
             has_sums=False,
             has_states=self.has_states,
             step=self.step,
+            unlike_series=self.unlike_series,
             has_ids=self.has_ids,
             ids_problem=self.ids_problem,
             ids_kind=self.ids_kind,

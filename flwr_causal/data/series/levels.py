@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from flwr_causal.core.linear.levels import Levels, unit_products
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.check.party_table import describe
@@ -157,6 +158,8 @@ def describe_series(
         )
         report = _with_states_of(report, every)
     report = replace(report, step=time_step(frame, layout))
+    if by == "global":
+        report = replace(report, unlike_series=_unlike(series, p))
     if warning:
         report = replace(report, notes=(warning,))
     if by == "global":
@@ -187,6 +190,20 @@ def describe_series(
             )
     level_rows = len(levels) if by == "phase" else None
     return replace(report, columns=tuple(columns), level_rows=level_rows)
+
+
+def _unlike(series: Sequence[Series], order: int) -> bool:
+    """Return whether the levels of series differ, given their lags: see `core.linear.levels`."""
+    if len(series) < 2 or not series[0].values.shape[1]:
+        return False
+    rows = [lagged_rows([one.values], order) for one in series]
+    units = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+    every = np.concatenate(rows)
+    every = every - every.mean(axis=0)
+    names = [str(place) for place in range(every.shape[1])]
+    products = unit_products(every, units) / len(every)
+    levels = Levels.of(products, len(every), names, series[0].values.shape[1])
+    return bool(levels.differ.any())
 
 
 def _with_states_of(report: TableReport, every: TableReport) -> TableReport:

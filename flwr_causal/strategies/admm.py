@@ -377,9 +377,10 @@ def consensus_of_parties(
 def result_of(options: ADMMOptions, fit: AdmmFit, reason: str = "") -> Result:
     """Return the graph of a fit, the system of its products, and what to know of it."""
     agreement, graph = fit.agreement, fit.graph
-    warnings: list[str] = []
+    warnings: list[str] = list(fit.warnings)
     if not options.papers:
-        graph, warnings = plausible(graph, options.units(agreement), fit.masks)
+        graph, found = plausible(graph, options.units(agreement), fit.masks)
+        warnings += found
     system, total = None, fit.total
     if total is not None:
         system = fitted_system(agreement, options.divisors(agreement), total, graph)

@@ -55,6 +55,12 @@ class FitCandidate(NamedTuple):
     lags: int
 
 
+NOISY = (
+    "The refit is left out: noise was added to the parties' replies, and is more than their second "
+    "moments. The weights are those of the last round; refit=False saves the exchange."
+)
+
+
 @dataclass(frozen=True, eq=False)
 class AdmmFit:
     """A solution of ADMM, also over a lagged design, and the products that refine it.
@@ -88,6 +94,7 @@ class AdmmFit:
         each column and its possible neighbours); 0 elsewhere.
     solution : OrderSolution or None
         The search over orders.
+    warnings : tuple of str
     """
 
     agreement: Agreement
@@ -102,6 +109,7 @@ class AdmmFit:
     cut: float | FloatArray
     products: Products | None = None
     solution: OrderSolution | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def needed(self) -> FloatArray:
@@ -111,7 +119,14 @@ class AdmmFit:
         return np.stack([needed] * (len(self.agreement.targets) or folds))
 
     def refitted(self, products: Products) -> AdmmFit:
-        """Return the fit with the products of the last exchange."""
+        """Return the fit with the products of the last exchange.
+
+        Without them and with a warning if a variance is below 0: noise that a wrapper adds to the
+        replies, as Flower's wrappers for differential privacy, may be more than the products.
+        """
+        parts = moments_of_variables(products.moments, len(self.agreement.names))
+        if any((part.variances < 0).any() for part in parts):
+            return replace(self, searches=False, warnings=(NOISY,))
         return replace(self, agreement=products.agreement, products=products)
 
     @property

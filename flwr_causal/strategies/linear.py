@@ -175,6 +175,11 @@ class LinearOptions(CausalOptions):
         return LEAST_FOR_MEDIAN + self.leave_one_out
 
     @property
+    def compares_parties(self) -> bool:
+        """Whether the result says how parties, or groups, differ; a method's options may."""
+        return False
+
+    @property
     def level_sums(self) -> bool:
         """Whether sums tell levels of parties, or of series, apart; a method's options may."""
         return False
@@ -194,7 +199,7 @@ class LinearOptions(CausalOptions):
     def _draws_parties(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
         """Whether the reports decide what ``resample="auto"`` is; of few parties it is "rows"."""
         undecided = self.resample == "auto" and self.replicates > 0 and self.fraction_train == 1
-        apart = not (self.secure_aggregation or agreement.targets)
+        apart = not (self.secure_aggregation or agreement.targets or self.compares_parties)
         gives = all(part.gives >= words("exact", "parties") for part in parts)
         return undecided and apart and gives and len(agreement.rows) >= FEWEST_TO_DRAW
 

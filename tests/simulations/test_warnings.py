@@ -137,7 +137,7 @@ CASES = {
     "levels": (
         "notears-admm",
         lambda: changed(system(), 2, c4=lambda t: t.c4 + 50),
-        {"max_rounds": 8},
+        {"max_rounds": 8, "center": "global"},
         ("means of some columns", "'c4'", "'party 2'", "center='party'"),
     ),
     "levels of series": (

@@ -106,7 +106,7 @@ def test_blocks_are_compared_in_the_units_of_the_data():
 
 
 def test_parties_of_few_rows_have_no_effects_of_their_own():
-    table = table_of(tables(np.random.default_rng(6), (40, 3, 50)))
+    table = table_of(tables(np.random.default_rng(6), (40, 7, 50)))
     effects = table[table["what"] == "effect"]
     assert set(effects["party"]) == {"party 0", "party 1", "party 2"}
     assert list(effects[effects["party"] == "party 1"]["effect"]) == ["y"]

@@ -26,8 +26,8 @@ def test_a_benchmark_writes_its_result(tmp_path):
     assert result.markdown() in done.stdout
     assert result.head["seeds"] == "seeds 3"
     assert result.head["command"].endswith("speed-traffic --seeds 3 --quick")
-    # A d x d array is sent up and down, with at most a row and a column more; of `moments` two: products
-    # within the parties and of their means.
+    # A d x d array is sent up and down, with at most a row and a column more; of `moments` two:
+    # products within the parties, and of their means.
     for row in (dict(zip(result.columns, row, strict=True)) for row in result.rows):
         for up in row["up"].split(" or "):
             arrays = 2 if row["method"] == "moments" else 1

@@ -89,7 +89,8 @@ class DesignClient(InterventionClient, SeriesClient):
     def _design_rows(self, order: int | None) -> Iterator[FloatArray]:
         """Yield the columns of numbers, of functions of numbers, and of categories.
 
-        Missing cells are NaN, and so are all of a variable that the party lacks.
+        Complete tables of numbers, the default case, have the rows of the base class. Missing cells
+        are NaN, and so are all of a variable that the party lacks.
         """
         design, complete = sent_design(self.setup), self.setup.policy.missing_values != "em"
         complete = complete and len(self.held_names) == len(self.setup.names)

@@ -1,8 +1,9 @@
 """Levels of parties, or of series: sums within them, where they differ (``center="auto"``).
 
-A party sends the products of its rows z about the mean of each of its units, and those of the
-means: all of its rows without time are a unit, and each of its series. Both add up over parties, to
-the products within units; together they are the products about one mean.
+A party always sends two arrays, and the server decides which it uses: the products of its rows z
+about the mean of each of its units, and those of the means. All of its rows without time are a
+unit, and each of its series. Both add up over parties, to the products within units; together they
+are the products about one mean.
 """
 
 from __future__ import annotations

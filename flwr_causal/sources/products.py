@@ -51,7 +51,8 @@ class Products:
         What the rows z are.
     values : ndarray of shape (sets, 1 + s, 1 + s)
         Sums of products of the rows [1, z] of each fold, under interventions of each set of
-        targets, divided by the number of all rows.
+        targets, divided by the number of all rows. Before ``sources.levels.about_levels`` the two
+        arrays of products within units and of their means.
     of_fewer_lags : ndarray of shape (p - 1, 1 + s, 1 + s), optional
         Those of the rows with 1, 2, ... lags, where the number of lags is chosen.
     info : mapping

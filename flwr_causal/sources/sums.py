@@ -97,7 +97,11 @@ def exact_products(
 
 @answers(SUMS)
 def sums_of_products(rows: DesignRows, asked: Asked) -> Arrays:
-    """Return the mean products of a party's rows [1, z], by set of targets or by fold."""
+    """Return the mean products of a party's rows [1, z], by set of targets or by fold.
+
+    Where the sums tell levels apart, as by default of `moments`, those of
+    :func:`~flwr_causal.sources.levels.products_within` instead: two arrays.
+    """
     if sends_levels(rows.setup):
         return {"moments": products_within(rows) / rows.num_rows}
     sums = rows.products()

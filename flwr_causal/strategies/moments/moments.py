@@ -50,9 +50,11 @@ class Moments(MomentsTables):
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
     section 4), and their sums over parties are those of the pooled rows. The graph is therefore
-    that of the centralised solver on the pooled data. With an ``order`` p the rows are steps of
-    time series with their p lags, and the graph is the dynamic Bayesian network of DYNOTEARS
-    (Pamfil et al. 2020) on the series of all parties, or of a regression on the past alone.
+    that of the centralised solver on the pooled data, or, where the levels of parties differ, on
+    rows centred within the parties. By default the solver is a search over orders
+    (:class:`~flwr_causal.strategies.moments.solvers.orders.StableOrders`). With an ``order`` p the
+    rows are steps of time series with their p lags, and the graph is a dynamic Bayesian network, as
+    that of DYNOTEARS (Pamfil et al. 2020), or of a regression on the past alone.
 
     With ``text_columns="keep"`` columns of text, and of true and false, are categories beside the
     numbers. A variable is then a block of columns: each state of a category but one has a column
@@ -62,19 +64,19 @@ class Moments(MomentsTables):
     sign; ``run.total_effect`` compares states of the cause.
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
-    column, mean and sum of squared deviations; then products of the rows [1, z], of shape
-    (sets, 1 + s, 1 + s); with ``center="auto"`` or "party" about the means of the party's rows (or
-    of each series), and of these means. z has a column for each number, centred (with
-    ``standardize``, categories or functions also divided by its standard deviation), with curved
-    effects further functions of it, for each state of a category but one, and with an order p the
-    lags of all of them. Known interventions and held-out rows divide the rows into sets; where the
-    number of lags is chosen, one array for each smaller order follows. With secure summation the
-    server learns the pooled products only. With ``epsilon`` it is one array of sums of products
-    with noise, and nothing else that depends on the rows. With ``unknown_targets`` and
-    ``local_graphs`` the server looks at each party's products, or with secure sums at those of
-    groups of parties. Where parties hold different columns (``row_id``), it is hashed ids, masked
-    columns and lags that only another party can open, and words whose sum over all parties is that
-    of the products of columns.
+    column, mean, sum of squared deviations and facts such as that it is skewed; then products of
+    the rows [1, z], of shape (sets, 1 + s, 1 + s); with ``center="auto"`` or "party" about the
+    means of the party's rows (or of each series), and of these means. z has a column for each
+    number, centred (with ``standardize``, categories or functions also divided by its standard
+    deviation), with curved effects further functions of it, for each state of a category but one,
+    and with an order p the lags of all of them. Known interventions and held-out rows divide the
+    rows into sets; where the number of lags is chosen, one array for each smaller order follows.
+    With secure summation the server learns the pooled products only. With ``epsilon`` it is one
+    array of sums of products with noise, and nothing else that depends on the rows. With
+    ``unknown_targets`` and ``local_graphs`` the server looks at each party's products, or with
+    secure sums at those of groups of parties. Where parties hold different columns (``row_id``), it
+    is hashed ids, masked columns and lags that only another party can open, and words whose sum
+    over all parties is that of the products of columns.
 
     References
     ----------
@@ -115,10 +117,10 @@ class Moments(MomentsTables):
     ) -> Training:
         """Train in the units of the agreement: of the data, or of the normal scores given."""
         options, solver = self.options, self.options.solving
-        # The parties' sums add up to those of the pooled rows, which are sufficient ...
+        # The parties' sums add up to those of the pooled rows, from which a centralised solver
+        # finds the graph. Replicates take over what the main training chose, such as penalties.
         products, masks = yield from self._pooled(agreement, replicate)
         products = with_scores(products, scores) if scores else products
-        # ... for a centralised solver. Replicates take over penalties and the like.
         outcome = yield from solver.found(products, masks)
         exact = all(part.gives >= words("exact", "pairs") for part in options.parts)
         if solver.by_score and exact and not replicate:
@@ -155,7 +157,7 @@ class Moments(MomentsTables):
     def _products(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
     ) -> Generator[Step, Any, Products]:
-        """Return the source, the first that applies of five; exact sums are the last."""
+        """Return the exchanges that give the products; by default those of exact sums."""
         options = self.options
         if options.private:
             return released_products(agreement, options)

@@ -76,7 +76,7 @@ class Orders(SearchOfEdges, WeightSolver):
         return True
 
     def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
-        """Find the best graph over all orders, without edges that are not stable."""
+        """Search over orders from several starts; subclasses may leave edges out."""
         moments = products.moments
         search = search_orders(moments, masks, least_effect=self.least_effect)
         edges, info, warnings = self._kept(moments, search.best.adjacency, masks)

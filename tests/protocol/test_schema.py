@@ -32,6 +32,7 @@ WHOLE = replace(
     step="1 days",
     targets=((), ("a",)),
     withheld=True,
+    unlike_series=True,
 )
 
 

@@ -232,7 +232,7 @@ def test_interventions_reveal_what_observations_of_unequal_noise_hide(target):
         ("notears-admm", {"center": "party"}, "'center' is 'party'; it must be 'auto' or"),
         ("notears-admm", {"aggregation": "median"}, "'aggregation'.*must be 'mean' with"),
         ("notears-admm", {"sparsity": "held-out"}, "'sparsity'.*'bic' or a number with"),
-        ("2dbn", {"center": "series"}, "'center' is 'series'; it must be 'global' with"),
+        ("2dbn", {"center": "series"}, "'center' is 'series'; it must be 'auto' or 'global' with"),
         ("2dbn", {"select_order": True}, "'select_order' is True; it must be False, or"),
         ("2dbn", {"interventions": {1: ["z"]}}, "party 1: 'z' is stated"),
         ("2dbn", {"intervention_column": "on"}, "no column 'on'"),

@@ -197,8 +197,11 @@ def _unlike(series: Sequence[Series], order: int) -> bool:
     if len(series) < 2 or not series[0].values.shape[1]:
         return False
     rows = [lagged_rows([one.values], order) for one in series]
+    rows = [own[np.isfinite(own).all(axis=1)] for own in rows]  # without missing cells
     units = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
     every = np.concatenate(rows)
+    if len(every) <= every.shape[1] + len(rows):
+        return False
     every = every - every.mean(axis=0)
     names = [str(place) for place in range(every.shape[1])]
     products = unit_products(every, units) / len(every)

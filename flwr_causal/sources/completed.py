@@ -40,10 +40,11 @@ from flwr_causal.core.linear.levels import SeenLevels, about_means, between_unit
 from flwr_causal.core.linear.moments import columns_of, mean_and_second, pairwise
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
+from flwr_causal.data.series.levels import require_varying
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.second_moments import SCORES, other_sums, sends_levels
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.sources.levels import named, require_varying, told
+from flwr_causal.sources.levels import named, told
 from flwr_causal.sources.products import (
     DesignOptions,
     Products,
@@ -407,7 +408,7 @@ def _levels(
     found = SeenLevels.of(counts, sums, squares, units, between)
     flat = named(blocks, found.flat)
     if stated:
-        require_varying(flat, 0)
+        require_varying(flat, "party")
     apart = bool(found.differ.any())
     taken: bool = yield Choice(lambda: stated or (apart and not flat))
     said = (told(blocks, found.shares, found.differ, flat),) if apart and not stated else ()

@@ -19,8 +19,8 @@ from flwr_causal.core.linear.levels import (
     pieces_products,
     unit_products,
 )
+from flwr_causal.data.series.levels import require_varying
 from flwr_causal.doubts.levels import differing_levels
-from flwr_causal.errors import DataError
 from flwr_causal.runtime.algorithm import Choice
 from flwr_causal.sources.products import in_new_units, products_with_ones
 
@@ -66,7 +66,7 @@ def about_levels(pooled: Products, *, stated: bool) -> Generator[Step, object, P
     levels = Levels.of(pooled.values, pooled.agreement.n, design.columns, count)
     flat = named(design.blocks, levels.flat)
     if stated:
-        require_varying(flat, design.order)
+        require_varying(flat, "series" if design.order else "party")
     apart = bool(levels.differ.any())
     taken = yield Choice(lambda: stated or (apart and not flat))
     if apart and not stated:
@@ -119,16 +119,6 @@ def told(
     names = _names(blocks)
     whose = "series" if len(names) > len(shares) else "parties"
     return differing_levels(names, shares, differ, flat, whose)
-
-
-def require_varying(flat: Sequence[str], order: int) -> None:
-    """Raise a DataError if there are columns that vary between units only."""
-    if flat:
-        unit = "series" if order else "party"
-        raise DataError(
-            f"column {flat[0]!r} does not vary within any {unit}, only between them: leave it out, "
-            "or use center='global'"
-        )
 
 
 def named(blocks: Sequence[Variable], marked: BoolArray) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from flwr_causal.core.linear.levels import SeenLevels, unlike_spreads
 from flwr_causal.core.words import some
+from flwr_causal.data.check.agreement import reported_sums
 from flwr_causal.data.check.checks import some_parties
 from flwr_causal.doubts.levels import NAMED, levels_in_words
 from flwr_causal.errors import DataError
@@ -19,16 +20,21 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport, TotalReport
 
+# What the other value of ``center`` does.
+ABOUT_ONE_MEAN = "center='global' takes differences between them for effects too."
+
 
 def take_levels_out(reports: Mapping[str, TableReport], agreement: Agreement) -> None:
     """Raise the error that sets ``center="party"`` where the parties' levels differ by the reports.
 
     Not where columns vary between parties only.
     """
-    names, (counts, means, squares) = agreement.names, _reported(reports, agreement.names)
-    between = (counts * (means - agreement.mean) ** 2).sum(axis=0)
-    units = (counts > 0).sum(axis=0).astype(np.float64)
-    assume_levels(names, counts.sum(axis=0), squares.sum(axis=0), units, between)
+    told = reported_sums(reports, agreement.names)
+    means = told.means + told.remainders / np.maximum(told.rows, 1)
+    between = (told.rows * (means - agreement.mean) ** 2).sum(axis=0)
+    counts, within = told.rows.sum(axis=0), told.squares.sum(axis=0)
+    units = (told.rows > 0).sum(axis=0).astype(np.float64)
+    assume_levels(agreement.names, counts, within, units, between)
 
 
 def take_series_levels_out(reports: Mapping[str, TableReport]) -> None:
@@ -36,13 +42,12 @@ def take_series_levels_out(reports: Mapping[str, TableReport]) -> None:
     told = [party for party, report in reports.items() if report.unlike_series]
     if not told:
         return
-    error = DataError("The levels of the series differ.")
-    error.settings = {"center": "series"}
-    error.assumed = (
-        f"Assumed center='series': the levels of the series differ, given their lags, at "
-        f"{some_parties(told)}. center='global' takes differences between them for effects too.",
+    raise _assuming(
+        {"center": "series"},
+        "The levels of the series differ.",
+        "Assumed center='series': the levels of the series differ, given their lags, at "
+        f"{some_parties(told)}. {ABOUT_ONE_MEAN}",
     )
-    raise error
 
 
 def draw_parties(reports: Mapping[str, TableReport], names: Sequence[str]) -> None:
@@ -50,35 +55,18 @@ def draw_parties(reports: Mapping[str, TableReport], names: Sequence[str]) -> No
 
     Replicates of rows alone are then too sure of what few parties decide.
     """
-    counts, _, squares = _reported(reports, names)
-    variances = np.divide(squares, counts, out=np.zeros_like(squares), where=counts > 0)
-    unlike = unlike_spreads(variances, counts)
+    told = reported_sums(reports, names)
+    unlike = unlike_spreads(told.squares / np.maximum(told.rows, 1), told.rows)
     if not unlike.any():
         return
     found = [f"{names[j]!r} at {list(reports)[k]}" for k, j in np.argwhere(unlike)]
-    error = DataError("The spreads of columns differ between the parties.")
-    error.settings = {"resample": "parties"}
-    error.assumed = (
+    raise _assuming(
+        {"resample": "parties"},
+        "The spreads of columns differ between the parties.",
         "Assumed resample='parties': the spreads of columns differ between the parties "
         f"({some(found, NAMED)}). Replicates are of some of the parties, and confidences those of "
         "what they have in common; resample='rows' draws rows of all parties.",
     )
-    raise error
-
-
-def _reported(
-    reports: Mapping[str, TableReport], names: Sequence[str]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the rows, means and sums of squares that parties report, (K, d) each."""
-    found = np.zeros((3, len(reports), len(names)))
-    for k, report in enumerate(reports.values()):
-        columns = {one.name: one for one in report.columns}
-        for j, name in enumerate(names):
-            if name in columns and report.has_sums:
-                own = columns[name]
-                n = report.rows_with(own)
-                found[:, k, j] = n, own.mean + own.remainder / max(n, 1), own.squares
-    return found[0], found[1], found[2]
 
 
 def take_total_levels_out(total: TotalReport, num_parties: int) -> None:
@@ -101,10 +89,16 @@ def assume_levels(
     found = SeenLevels.of(counts, np.zeros(len(counts)), within + between, units, between)
     if found.differ.any() and not found.flat.any():
         listed = levels_in_words(names, found.shares, found.differ)
-        error = DataError(f"The levels of the parties differ ({listed}).")
-        error.settings = {"center": "party"}
-        error.assumed = (
-            f"Assumed center='party': the levels of the parties differ (in standard deviations: "
-            f"{listed}). center='global' takes differences between them for effects too.",
+        raise _assuming(
+            {"center": "party"},
+            f"The levels of the parties differ ({listed}).",
+            "Assumed center='party': the levels of the parties differ (in standard deviations: "
+            f"{listed}). {ABOUT_ONE_MEAN}",
         )
-        raise error
+
+
+def _assuming(settings: Mapping[str, object], problem: str, warning: str) -> DataError:
+    """Return the error of a problem that settings mend where their options are "auto"."""
+    error = DataError(problem)
+    error.settings, error.assumed = settings, (warning,)
+    return error

@@ -25,7 +25,7 @@ from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
 from flwr_causal.data.check.report import TotalReport
 from flwr_causal.data.interventions import by_party
-from flwr_causal.data.series.levels import OWN_LEVELS
+from flwr_causal.data.series.levels import OWN_LEVELS, require_varying
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
 from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text, reported_relations
 from flwr_causal.errors import ConfigError, DataError
@@ -175,6 +175,11 @@ class LinearOptions(CausalOptions):
         return LEAST_FOR_MEDIAN + self.leave_one_out
 
     @property
+    def papers(self) -> bool:
+        """Whether the algorithm is the paper's; a method's options may."""
+        return False
+
+    @property
     def compares_parties(self) -> bool:
         """Whether the result says how parties, or groups, differ; a method's options may."""
         return False
@@ -192,9 +197,8 @@ class LinearOptions(CausalOptions):
     def _reports_series(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
         """Whether what parties say of their series decides what ``center="auto"`` is."""
         undecided = self.center == "auto" and not self.level_sums and self.lags > 0
-        ours = getattr(self, "variant", "default") == "default"
         gives = all("centring" in part.gives for part in parts)
-        return undecided and ours and gives and not agreement.targets
+        return undecided and gives and not (self.papers or agreement.targets)
 
     def _draws_parties(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
         """Whether the reports decide what ``resample="auto"`` is; of few parties it is "rows"."""
@@ -326,11 +330,7 @@ class LinearOptions(CausalOptions):
     def _check_within(self, names: Sequence[str], variance: FloatArray) -> None:
         """Check that every column varies within some unit that has a level of its own."""
         flat = [name for name, v in zip(names, variance, strict=True) if not v > 0]
-        if flat:
-            raise DataError(
-                f"column {flat[0]!r} does not vary within any {OWN_LEVELS[self.center]}, "
-                "only between them: leave it out, or use center='global'"
-            )
+        require_varying(flat, OWN_LEVELS[self.center])
 
     def _left_out(self, relations: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
         """Return of each relation the last column by name, if it can be without required edges."""

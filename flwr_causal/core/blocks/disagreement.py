@@ -15,6 +15,7 @@ from flwr_causal.core.blocks.false_columns import false_columns
 from flwr_causal.core.graphs.fit_check import holm
 from flwr_causal.core.linear.agreeing import compared
 from flwr_causal.core.linear.moments import merge
+from flwr_causal.core.linear.parties import VARIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.linear.moments import Moments
 
-#: Below this share of the variance of all rows a variance is an error of rounding.
-VARIES = 1e-12
 #: The edge is in a party's own rows above this t statistic in the sign that all rows have.
 SUPPORTED = 1.96
 #: Standard errors of fewer degrees of freedom are left out: with some parties' errors near 0 by

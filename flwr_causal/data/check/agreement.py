@@ -7,7 +7,7 @@ problem with party, column and remedy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -305,6 +305,43 @@ def _kept(values: Sequence[T], kept: BoolArray) -> tuple[T, ...]:
     return tuple(value for value, one in zip(values, kept, strict=True) if one)
 
 
+class ReportedSums(NamedTuple):
+    """What K parties report of d numbers, each of shape (K, d); 0 where a party has no sums.
+
+    Attributes
+    ----------
+    rows
+        With a value. Missing values in rows that are kept do not count.
+    levels
+        Of these the rows over which the mean is.
+    means, remainders, squares
+        See :class:`~flwr_causal.data.check.report.ColumnReport`.
+    """
+
+    rows: FloatArray
+    levels: FloatArray
+    means: FloatArray
+    remainders: FloatArray
+    squares: FloatArray
+
+
+def reported_sums(reports: Mapping[str, TableReport], names: Sequence[str]) -> ReportedSums:
+    """Return the sums that parties report of these columns."""
+    found = ReportedSums(*np.zeros((5, len(reports), len(names))))
+    for party, report in enumerate(reports.values()):
+        by_name = {column.name: column for column in report.columns}
+        for position, name in enumerate(names):
+            column = by_name.get(name)
+            if column is None or not report.has_sums or not column.is_number:
+                continue
+            found.rows[party, position] = held = report.rows_with(column)
+            found.levels[party, position] = max(held - report.rows + report.rows_of_means, 0)
+            found.means[party, position] = column.mean
+            found.remainders[party, position] = column.remainder
+            found.squares[party, position] = column.squares
+    return found
+
+
 def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
     """Pool the parties' means and variances (Chan, Golub & LeVeque 1983, eq. 2.1, many parts).
 
@@ -328,20 +365,7 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
     mean, variance : float64 arrays of shape (d,)
         NaN for a column without sums. The variance is divided by n, the number of all rows.
     """
-    shape = (len(reports), len(names))
-    rows, levels, means, remainders, squares = (np.zeros(shape) for _ in range(5))
-    for party, report in enumerate(reports.values()):
-        by_name = {column.name: column for column in report.columns}
-        for position, name in enumerate(names):
-            column = by_name.get(name)
-            if column is None or not report.has_sums or not column.is_number:
-                continue
-            # Missing values in rows that are kept do not count.
-            rows[party, position] = held = report.rows_with(column)
-            levels[party, position] = max(held - report.rows + report.rows_of_means, 0)
-            means[party, position] = column.mean
-            remainders[party, position] = column.remainder
-            squares[party, position] = column.squares
+    rows, levels, means, remainders, squares = reported_sums(reports, names)
     known = levels.sum(axis=0) > 0
     # From here on an undefined column has n = 1, and is set to NaN at the end.
     total, behind = (np.where(known, count.sum(axis=0), 1.0) for count in (rows, levels))

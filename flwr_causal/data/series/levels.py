@@ -13,7 +13,7 @@ from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.series.series import find_series, long_enough, time_step, value_columns
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,23 @@ if TYPE_CHECKING:
 OWN_LEVELS = {"party": "party", "series": "series"}
 #: Centring by one mean of all parties, by each series' mean, or by phase: see `centered_rows`.
 Centering = Literal["global", "series", "phase"]
+
+
+def require_varying(flat: Sequence[str], unit: str) -> None:
+    """Raise a DataError if there are columns that vary between units only.
+
+    Parameters
+    ----------
+    flat : sequence of str
+        These columns.
+    unit : str
+        The name of a unit, see :data:`OWN_LEVELS`.
+    """
+    if flat:
+        raise DataError(
+            f"column {flat[0]!r} does not vary within any {unit}, only between them: leave it out, "
+            "or use center='global'"
+        )
 
 
 def centered_rows(

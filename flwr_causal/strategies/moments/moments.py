@@ -170,6 +170,6 @@ class Moments(MomentsTables):
             )
         if options.incomplete:
             return completed_products(agreement, masks, options)
-        levels = "" if agreement.targets or not options.level_sums else options.center
+        levels = options.center if self._sends_levels(agreement) else ""
         design = solved_design(agreement, options)
         return exact_products(agreement, design, options.fewer_lags, levels)

@@ -197,6 +197,10 @@ class MomentsTables(JoiningStrategy):
         found = None if joined is None else super().baselines([joined], names, run_alone)
         return None if found is None else found._replace(alone=[])
 
+    def _sends_levels(self, agreement: Agreement) -> bool:
+        """Whether the sums tell levels apart, as ``protocol.second_moments.sends_levels``."""
+        return self.options.level_sums and not agreement.targets
+
     def _with_parties(
         self,
         state: Progress,
@@ -209,7 +213,7 @@ class MomentsTables(JoiningStrategy):
         if options.takes_scores:
             agreement = in_scores(agreement)
         design = solved_design(agreement, options)
-        levels = options.level_sums and not agreement.targets
+        levels = self._sends_levels(agreement)
         name, seen = ("expected", reports) if options.incomplete else ("moments", None)
         arrays = {party: sent[name] for party, sent in replies.items() if name in sent}
         if options.incomplete:

@@ -147,7 +147,6 @@ class FedCausalClient(InterventionClient):
             network=Network(len(self.setup.names), (options.hidden,)),
             masks=self._masks,
             averaging="layers" if self._papers else "norms",
-            decay=0.0 if self._papers else perceptrons.DECAY,
             sparsity=options.sparsity,
             proximity=options.proximity,
             max_iterations=options.inner_steps,

@@ -145,13 +145,13 @@ class TestYang:
         assert [item.name for item in exchange.returns] == ["weights"]
         assert method.client_options.relative is False
 
-    def test_equation_7_has_no_other_term(self):
-        """lambda_2 is in the text on linear models only."""
-        assert of("fedcausal").options.proximity == 0.0
-        with pytest.raises(ConfigError, match=r"'proximity' is 0\.1"):
-            of("fedcausal", proximity=0.1)
+    def test_the_proximal_term(self):
+        """lambda_2 has no value in the paper; 0 is eq. (7) as it is written."""
+        assert of("fedcausal").options.lambda_2 == 0.1
+        assert of("fedcausal", proximity=0.0).options.lambda_2 == 0.0
 
-    def test_weight_decay_is_not_in_equation_7(self, monkeypatch):
+    def test_first_layers_are_averaged(self, monkeypatch):
+        """Weight decay as in NOTEARS-MLP: without it norms of first layers have no unit."""
         pytest.importorskip("torch")
         from flwr_causal.core.fedcausal import perceptrons
 
@@ -167,7 +167,7 @@ class TestYang:
         for variant in ("default", "paper"):
             method = FedCausal(model="mlp", variant=variant, max_rounds=1, inner_steps=2)
             run(method, spy(tables))
-        assert set(seen) == {(0.01, "norms", 0.0), (0.0, "layers", 0.0)}
+        assert set(seen) == {(0.01, "norms", 0.0), (0.01, "layers", 0.1)}
 
     def test_supplement_a_penalties_of_notears(self):
         """The paper gives no lambda: those of NOTEARS and NOTEARS-MLP, which it names."""

@@ -78,7 +78,10 @@ class PerceptronProblem:
     proximity
         ``lambda_2``. The paper does not give it; default: none (measured: 0.1 gains nothing).
     decay
-        Weight decay of all layers, which eq. (7) does not have. Default: NOTEARS-MLP's.
+        Weight decay of all layers. Default: NOTEARS-MLP's. Eq. (7) has none, but without it the
+        norms of the first layers have no unit: their l_1 penalty shrinks them while the later
+        layers grow, until true edges are below the threshold (measured, d = 40 with 40 edges:
+        TPR .30 without, .65 with it).
     max_iterations
         Limit of a party's L-BFGS iterations in one exchange. Measured (d = 20, mixed mechanisms):
         the graph is final after 2 exchanges of 100 iterations or 4 of 50; with 25, errors remain

@@ -457,7 +457,7 @@ def test_a_network_is_a_factor_and_a_term():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sums": 0}, "sums must be at least 1"),
+        ({"sums": 0}, "'sums' is 0"),
         ({"step": 0.0}, "step"),
         ({"smoothing": 0.0}, "smoothing"),
         ({"variances": (0.2, 0.1)}, "variances"),

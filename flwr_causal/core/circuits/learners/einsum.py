@@ -55,6 +55,7 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.nodes import Node, Product, Sum, joined
 from flwr_causal.core.devices import PRECISIONS
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
+from flwr_causal.core.options import bounded, check_bounds
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -214,10 +215,8 @@ class RegionNetwork:
     @cached_property
     def places(self) -> tuple[IntArray, IntArray]:
         """Leaf region, of G R, of each statistic, and its number in there, both (F, R)."""
-        replicas, column = (
-            self.regions.shape[1],
-            np.concatenate([*[self.numbers] * 3, self.states[0]]),
-        )
+        replicas = self.regions.shape[1]
+        column = np.concatenate([*[self.numbers] * 3, self.states[0]])
         g, r, v = np.nonzero(self.regions >= 0)
         found = np.zeros((len(self.num_states), replicas), dtype=np.int64)
         found[self.regions[g, r, v], r] = g * replicas + r
@@ -230,11 +229,8 @@ class RegionNetwork:
 
     def by_region(self, values: FloatArray) -> FloatArray:
         """Return values (F, R or 1, ...) of statistics by leaf region, (G R, most, ...)."""
-        shape = (
-            self.regions[..., 0].size,
-            int(self.places[1].max(initial=0)) + 1,
-            *values.shape[2:],
-        )
+        most = int(self.places[1].max(initial=0)) + 1
+        shape = (self.regions[..., 0].size, most, *values.shape[2:])
         result = np.zeros(shape, dtype=values.dtype)
         result[self.places] = values
         return result
@@ -331,10 +327,8 @@ class RegionNetwork:
         means, variances = own["means"], own["variances"]
         constants = -0.5 * (means * means / variances + np.log(variances * (2.0 * np.pi)))
         constants = constants - np.log(self.scale[self.numbers])[:, None, None].astype(means.dtype)
-        logs = np.log(own["probabilities"])
-        return self.by_region(
-            np.concatenate([constants, means / variances, -0.5 / variances, logs])
-        )
+        factors = [constants, means / variances, -0.5 / variances, np.log(own["probabilities"])]
+        return self.by_region(np.concatenate(factors))
 
     def expected(self, parameters: Arrays) -> Arrays:
         """Return the expected `counts` of one row drawn from the network."""
@@ -399,11 +393,8 @@ class RegionNetwork:
 
     def root(self, parameters: Arrays) -> Node:
         """Return the network as sums and products of normal distributions and categories."""
-        given = {
-            name: array.astype(self.precision).astype(float) for name, array in parameters.items()
-        }
-        means, variances, probabilities = (
-            given[name] for name in ("means", "variances", "probabilities")
+        means, variances, probabilities, weights, root = (
+            parameters[name].astype(self.precision).astype(float) for name in PARAMETERS
         )
         k = (means if len(self.numbers) else probabilities).shape[2]
 
@@ -411,10 +402,9 @@ class RegionNetwork:
             factors: list[Node] = []
             for j in columns:
                 if self.num_states[j]:
-                    factors.append(
-                        Categorical(j, _summing_to_one(probabilities[self.states[0] == j, r, u]))
-                    )
-                elif j >= 0:
+                    own = probabilities[self.states[0] == j, r, u]
+                    factors.append(Categorical(j, _summing_to_one(own)))
+                else:
                     place = np.searchsorted(self.numbers, j), r, u
                     mean = means[place] * self.scale[j] + self.shift[j]
                     factors.append(Gaussian(j, mean, math.sqrt(variances[place]) * self.scale[j]))
@@ -431,18 +421,18 @@ class RegionNetwork:
         for r in range(self.regions.shape[1]):
             columns = [[j for j in own if j >= 0] for own in self.regions[:, r].tolist()]
             level: list[Sums] = [[unit(own, r, u) for u in range(k)] for own in columns]
-            for layer in self.layers(given["layers"], k):
+            for layer in self.layers(weights, k):
                 half = len(layer)
                 level = [sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
             tops.append([one for one in level[0] if one is not None])
-        children: list[Node] = [top[c] for c in range(len(given["root"])) for top in tops]
+        children: list[Node] = [top[c] for c in range(len(root)) for top in tops]
         if self.target is not None:
-            classes = np.repeat(np.eye(len(given["root"])), len(tops), axis=0)
+            classes = np.repeat(np.eye(len(root)), len(tops), axis=0)
             children = [
                 Product([Categorical(self.target, own), child])
                 for own, child in zip(classes, children, strict=True)
             ]
-        return Sum(children, _summing_to_one(given["root"].ravel()))
+        return Sum(children, _summing_to_one(root.ravel()))
 
 
 Sums = list[Node | None]
@@ -705,21 +695,14 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
     """
 
     target: str | None = None
-    batch_size: int | None = 100
-    step: float = 0.5
-    smoothing: float = SMOOTHING
+    batch_size: int | None = bounded(100, least=1)
+    step: float = bounded(0.5, above=0, most=1)
+    smoothing: float = bounded(SMOOTHING, above=0)
     variances: tuple[float, float] = VARIANCES
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("depth", "replicas", "sums", "epochs", "batches", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        if not 0.0 < self.step <= 1.0:
-            raise ConfigError(f"step must be above 0 and at most 1, got {self.step}")
-        if not self.smoothing > 0.0:
-            raise ConfigError(f"smoothing must be above 0, got {self.smoothing}")
+        check_bounds(self)
         if not 0.0 < self.variances[0] <= self.variances[1]:
             raise ConfigError(f"variances must be above 0 and ascend, got {self.variances}")
         _ = self.image_shape

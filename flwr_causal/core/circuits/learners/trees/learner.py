@@ -288,22 +288,40 @@ class Pairs(SumsExchange):
         ),
     )
 
+    num_folds: ClassVar[int] = 1
+
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows."""
-        return {"counts": pair_sums_of(rows_by_class(values, plan), plan)}
+        groups = FoldedRows.of(values, plan, cls.num_folds).groups(cls.num_folds, plan.num_classes)
+        return {"counts": pair_sums_of(groups, plan)}
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        return {**super().sizes(plan, asked), "pairs": _all_states(plan).num_pairs}
+        groups, pairs = cls.num_folds * plan.num_classes, _all_states(plan).num_pairs
+        return {**super().sizes(plan, asked), "groups": groups, "pairs": pairs}
 
     @classmethod
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's counts contradict each other or its rows."""
-        yield from _miscounted_pairs(sums["counts"], plan, rows)
+        yield from _miscounted_pairs(sums["counts"], plan, rows, cls.num_folds)
+
+
+class FoldPairs(Pairs):
+    """Counts of pairs of states for each fold of the rows and class."""
+
+    name = "fold-pairs"
+    only = HAS_HEAD
+    summed = (
+        summed_array(
+            "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
+        ),
+    )
+
+    num_folds = NUM_FOLDS
 
 
 def automatic_components(rows: float, parameters: int) -> int:
@@ -575,37 +593,6 @@ class Odds(SumsExchange):
     ) -> Iterator[str]:
         """Yield whether the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
-
-
-class FoldPairs(SumsExchange):
-    """Counts of pairs of states for each fold of the rows and class."""
-
-    name = "fold-pairs"
-    most = 1
-    only = HAS_HEAD
-    summed = (
-        summed_array(
-            "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
-        ),
-    )
-
-    @classmethod
-    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
-        """Count a party's rows."""
-        rows = FoldedRows.of(values, plan, NUM_FOLDS)
-        return {"counts": pair_sums_of(rows.groups(NUM_FOLDS, plan.num_classes), plan)}
-
-    @classmethod
-    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
-        """Return the sizes that follow from the plan and what was sent."""
-        return {"groups": NUM_FOLDS * plan.num_classes, "pairs": _all_states(plan).num_pairs}
-
-    @classmethod
-    def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
-    ) -> Iterator[str]:
-        """Yield how a party's counts contradict each other or its rows."""
-        yield from _miscounted_pairs(sums["counts"], plan, rows, NUM_FOLDS)
 
 
 class FoldFeatures(Features):

@@ -99,7 +99,7 @@ def from_arrays(arrays: Arrays) -> Node:
         nodes: list[Node] = []
         counts = arrays["leaf_counts"]
         if counts[len(KINDS) :].any():
-            raise DataError("it has leaves of another kind than this version's")
+            raise DataError("its Einsum network is in an earlier version's form")
         for kind, count in zip(KINDS, counts[: len(KINDS)].tolist(), strict=True):
             if count:
                 nodes.extend(_leaves(kind, count, arrays))

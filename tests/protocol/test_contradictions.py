@@ -233,7 +233,7 @@ def two_scores(arrays):
         (CLASSES, {}, "class-conditional: scale", plus("counts", 0, 5), "its sums count 45 rows"),
         (CLASSES, {}, "class-conditional: scale", one_class, "'counts' has the size 1 for class"),
         (CLASSES, {}, "class-conditional: scale", plus("first", 0, 1e9), "than its rows and the"),
-        (CLASSES, {}, "class-conditional: moments", plus("counts", (0, 0), -5), "count 35 rows"),
+        (CLASSES, {}, "class-conditional: moments", plus("counts", (0, 0, 0), -5), "count 35 rows"),
         (CLASSES, {"learner": "trees"}, "trees: pairs", plus("counts", (0, 0), 9), "count 49 rows"),
         (CLASSES, {"learner": "trees"}, "trees: pairs", plus("counts", (0, 5)), "pairs of states"),
         (CLASSES, {"learner": "trees"}, "trees: trees", put("counts", 0, 41), "more rows than the"),

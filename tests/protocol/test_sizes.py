@@ -161,26 +161,6 @@ def test_each_number_in_the_arrays_of_packed_circuits():
                     check(given, CausalError)
 
 
-@pytest.mark.parametrize("value", [20_000_000, 2.0**62, 1e300])
-def test_each_number_in_the_arrays_of_einsum_networks(value):
-    pytest.importorskip("torch")
-    from flwr_causal.core.circuits.learners.by_name import learner_of
-    from flwr_causal.core.circuits.learners.options import LearnerOptions
-
-    domain = domain_of((3, 3, 0, 2))
-    rows = np.random.default_rng(0).integers(0, 2, size=(40, 4)).astype(float)
-    learner = learner_of("einsum", None, LearnerOptions(depth=1, replicas=1, sums=2, epochs=1))
-    arrays = members(packed([learner.learn(domain, rows, 0)], domain))
-    for name in ("num_states", "regions", "target"):
-        key = f"0/tensor.{name}"
-        for place in range(arrays[key].size):
-            changed = arrays[key].astype(float)
-            changed.flat[place] = value
-            data = npz({**arrays, key: changed})
-            with np.errstate(invalid="ignore"):
-                refused(lambda data=data: unpacked(data), DataError)
-
-
 def test_the_size_of_what_is_packed_is_limited_by_the_size_of_the_pack():
     mixed, domain, _ = circuits()
     arrays = members(packed(mixed, domain))

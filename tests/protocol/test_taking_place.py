@@ -54,16 +54,14 @@ _QUERIES = {"densities", "peaks", "classes", "moments", "filled"}
 #: options are "auto", or parties do not know which columns the others hold.
 _MATCHED = {"align", "dependence"}
 _LEAVES = ("scale", "powers", "moments", "held-out")
-_PATTERNS = {f"class-conditional: pattern-{one}" for one in _LEAVES}
 _HEAD = {"class-conditional: head", "class-conditional: choice"}
 _SUMS = {f"class-conditional: {one}" for one in _LEAVES}
 _JOINT = {"joint start", "joint products", "joint trees"}
 _LOCAL = {f"local, weights by {one}" for one in ("counts", "classes", "aligned", "em")}
 _PRODUCTS = {"cuts", "masked tables", "products"}
-_AUTO = {*_SUMS, *_PATTERNS, *_HEAD, *_QUERIES, *_JOINT, *_LOCAL, *_PRODUCTS}
+_AUTO = {*_SUMS, *_HEAD, *_QUERIES, *_JOINT, *_LOCAL, *_PRODUCTS}
 LEFT_OPEN = {
-    "fedpc sums": _MATCHED | _PATTERNS,
-    "fedpc secure": _PATTERNS,
+    "fedpc sums": _MATCHED,
     "fedpc trees": _MATCHED,
     "fedpc one pass": _MATCHED | _QUERIES | _JOINT | _LOCAL,
     "fedpc central": {

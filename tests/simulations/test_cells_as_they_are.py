@@ -184,8 +184,6 @@ def test_counts_of_few_values_are_numbers_on_request(method, options):
 def test_circuits_say_that_counts_are_categories_where_they_are(learner, training):
     if (learner, training) in [("spn", "sums"), ("decision-tree", "sums")]:
         pytest.skip("it is trained in one pass")
-    if learner == "einsum":
-        pytest.importorskip("torch")
     frames = [categories(k).assign(visits=np.arange(300) % 6) for k in range(2)]
     for frame in frames:
         frame["v"] = np.random.default_rng(0).normal(size=300)

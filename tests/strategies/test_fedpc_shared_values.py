@@ -112,7 +112,6 @@ def test_numbers_of_which_most_rows_share_a_value_are_learned_by_trees():
 @pytest.mark.parametrize("column", sweep(["g", "target"], kept=["target"]))
 def test_equal_rows_do_not_change_the_shares_of_classes(column):
     """Equal rows are in one batch of an Einsum network, and count as much as others."""
-    pytest.importorskip("torch")
     frame = table().drop(columns="amount")
     frame["k"] = np.where(frame.g == "c", 7, 1)
     run = simulate("fedpc", of_rows(frame.rename(columns={"g": column})), learner="einsum")
@@ -122,7 +121,6 @@ def test_equal_rows_do_not_change_the_shares_of_classes(column):
 
 
 def test_shares_that_a_short_training_misses_are_named():
-    pytest.importorskip("torch")
     frame = table().drop(columns="amount")
     run = simulate("fedpc", of_rows(frame), learner="einsum", epochs=1, batches=60, max_rounds=99)
     shares = run.model.predict_proba(pd.DataFrame({"g": [None]}), "g")[0]
@@ -135,8 +133,6 @@ def test_shares_that_a_short_training_misses_are_named():
 )
 def test_a_class_that_is_a_group_of_its_own_has_its_shares(learner):
     """With weights by counts a class that all parties hold is in no group with other columns."""
-    if learner == "einsum":
-        pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     target = np.where(rng.random(300) < 0.6, "yes", "no")
     words = np.where(rng.random(300) < 0.8, target, "none")

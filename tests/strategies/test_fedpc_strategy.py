@@ -344,8 +344,6 @@ def with_gaps(missing=True):
     "learner", ["auto", "trees", "class-conditional", "einsum", "spn", "decision-tree"]
 )
 def test_missing_numbers_are_kept_or_refused_before_the_training(learner, training):
-    if learner == "einsum":
-        pytest.importorskip("torch")
     options = {"learner": learner, "training": training, "missing_values": "keep"}
     if learner == "decision-tree" or (learner, training) == ("class-conditional", "auto"):
         with pytest.raises(ConfigError, match="missing numbers, and a have some"):

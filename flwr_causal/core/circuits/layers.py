@@ -49,6 +49,8 @@ DESCENT_CHUNK = 2**23
 FEW = 2**22
 #: Replaces minus infinity, which cannot be subtracted from itself.
 LOWEST = float(np.finfo(np.float64).min)
+#: Smaller sums lose digits.
+SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 class LeafLayer(ABC):
@@ -231,6 +233,22 @@ class Siblings(NamedTuple):
     log_weights: FloatArray | None
 
 
+class Shared(NamedTuple):
+    """The sums of a layer, in groups of sums over the same children: a matrix product a group.
+
+    Parameters
+    ----------
+    nodes : ndarray of int64, shape (g, o)
+        Their numbers.
+    children : ndarray of int64, shape (g, c)
+    weights : ndarray of float64, shape (g, o, c)
+    """
+
+    nodes: IntArray
+    children: IntArray
+    weights: FloatArray
+
+
 class Layer(NamedTuple):
     """Sums, or products, none of which is a descendant of another.
 
@@ -246,6 +264,8 @@ class Layer(NamedTuple):
         Log weights of sums; None for products.
     siblings : tuple of Siblings
         The same nodes, by their number of children.
+    shared : Shared or None
+        Of sums of which several have the same children, as in Einsum networks.
     """
 
     first: int
@@ -254,6 +274,7 @@ class Layer(NamedTuple):
     children: IntArray
     log_weights: FloatArray | None
     siblings: tuple[Siblings, ...]
+    shared: Shared | None
 
 
 class Layers:
@@ -358,6 +379,8 @@ class Layers:
         """Compute the rows of the inner nodes from the rows of the leaves, in place."""
         with np.errstate(divide="ignore"):  # the logarithm of an impossible row
             for layer in self.layers:
+                if layer.shared and not maximise and _climb_shared(layer.shared, nodes):
+                    continue
                 if compiled:
                     _climb_compiled(layer, nodes, maximise)
                 else:
@@ -392,7 +415,7 @@ class Layers:
         if row_weights is not None:
             result[-1] *= row_weights
         taken: list[FloatArray] = []
-        for first, _, starts, children, log_weights, _ in reversed(self.layers):
+        for first, _, starts, children, log_weights, *_ in reversed(self.layers):
             terms = np.empty((0, 0))
             if log_weights is not None:
                 terms = np.empty((len(children), node_values.shape[1]))
@@ -620,11 +643,24 @@ def _climb_few(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
         nodes[own] = peaks + np.log(terms.sum(axis=1))
 
 
+def _climb_shared(shared: Shared, nodes: FloatArray) -> bool:
+    """Compute the rows of sums over shared children; False, and nothing, if a sum underflows."""
+    terms = nodes[shared.children]
+    peaks = np.maximum(terms.max(axis=1, keepdims=True), LOWEST)
+    terms -= peaks
+    np.exp(terms, out=terms)
+    sums = shared.weights @ terms
+    if sums.min() < SMALLEST:
+        return False
+    nodes[shared.nodes] = peaks + np.log(sums)
+    return True
+
+
 def _climb_compiled(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
     """Compute the rows of a layer from the rows below it, with compiled functions."""
     from flwr_causal.core.circuits import kernels
 
-    first, stop, starts, children, log_weights, _ = layer
+    first, stop, starts, children, log_weights, *_ = layer
     if log_weights is None:
         kernels.multiply(nodes, first, starts, children)
         return
@@ -661,7 +697,21 @@ def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
                 None if log_weights is None else log_weights[edges][:, :, None],
             )
         )
-    return Layer(first, first + len(group), starts, children, log_weights, tuple(siblings))
+    shared = None
+    if weights and len(siblings) == 1:
+        shared = _shared(first, siblings[0].children, np.stack(weights))
+    stop = first + len(group)
+    return Layer(first, stop, starts, children, log_weights, tuple(siblings), shared)
+
+
+def _shared(first: int, children: IntArray, weights: FloatArray) -> Shared | None:
+    """Return sums, all over c children, in equal groups with the same children; None if alone."""
+    distinct, group = np.unique(children, axis=0, return_inverse=True)
+    size = len(children) // len(distinct)
+    if size < 2 or (np.bincount(group.ravel()) != size).any():
+        return None
+    order = np.argsort(group.ravel(), kind="stable").reshape(-1, size)
+    return Shared(first + order, distinct, weights[order])
 
 
 def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:

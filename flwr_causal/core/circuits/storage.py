@@ -20,7 +20,6 @@ from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.core.circuits.nodes import Product, Sum
-from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import CausalError, ConfigError, DataError
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
 
 #: The kinds of leaves that a file may hold, in the order of its arrays.
 KINDS: dict[str, type[Leaf]] = {
-    leaf.kind: leaf
-    for leaf in (Categorical, ChowLiuTree, Elliptical, Gaussian, Histogram, TensorLeaf)
+    leaf.kind: leaf for leaf in (Categorical, ChowLiuTree, Elliptical, Gaussian, Histogram)
 }
 #: The most columns that the scopes of all nodes of a circuit have together.
 MOST_COLUMNS = 2**25
@@ -99,7 +97,10 @@ def from_arrays(arrays: Arrays) -> Node:
     """
     try:
         nodes: list[Node] = []
-        for kind, count in zip(KINDS, arrays["leaf_counts"].tolist(), strict=True):
+        counts = arrays["leaf_counts"]
+        if counts[len(KINDS) :].any():
+            raise DataError("its Einsum network is in an earlier version's form")
+        for kind, count in zip(KINDS, counts[: len(KINDS)].tolist(), strict=True):
             if count:
                 nodes.extend(_leaves(kind, count, arrays))
         weights = _parts(

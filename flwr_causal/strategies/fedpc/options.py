@@ -139,8 +139,8 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
-        of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
-        decision trees; the last three take numbers with two values for categories. docs/fedpc.md
+        of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks, decision trees;
+        the last three take numbers with two values for categories. docs/fedpc.md
         has the rules of "auto", the default.
     components, depth, replicas, sums, epochs, batches, image, blocks, correlation, split_rows, \
     class_root, head, decision

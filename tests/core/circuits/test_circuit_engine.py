@@ -53,6 +53,27 @@ def test_layers_are_the_recursion(seed):
     np.testing.assert_array_equal(circuit.log_likelihood(rows), nodes[-1])
 
 
+def test_sums_over_the_same_children_are_their_weighted_sums():
+    """Also where a row is impossible, or all but impossible, under the children of a sum."""
+    rng = np.random.default_rng(0)
+    groups = []
+    for column in (0, 1):
+        own = [Gaussian(column, mean, 1.0) for mean in (0.0, 100.0, 1000.0)]
+        weights = [*rng.dirichlet(np.ones(3), size=3), [1.0, 0.0, 0.0]]
+        groups.append([Sum(own, row) for row in weights])
+    pairs = [Product([left, right]) for left in groups[0] for right in groups[1]]
+    tops = [Sum(pairs, rng.dirichlet(np.ones(len(pairs)))) for _ in range(2)]
+    states = [Categorical(2, [1.0, 0.0]), Categorical(2, [0.5, 0.5])]
+    joint = [Product(pair) for pair in zip(tops, states, strict=True)]
+    circuit = Circuit(domain_of((0, 0, 2)), Sum(joint, [1.0, 0.0]))
+    assert [layer.shared is not None for layer in circuit.layers.layers][:3] == [True, False, True]
+    rows = np.array([[0.5, 99.0, 0.0], [1000.0, 0.0, 0.0], [1000.0, 0.0, 1.0], [np.nan] * 3])
+    for few in (rows, rows[:1], rows[3:]):
+        nodes = circuit.layers.upward(circuit.layers.leaf_values(few))
+        for node, values in zip(circuit.layers.nodes, nodes, strict=True):
+            np.testing.assert_allclose(values, recursive(node, few), rtol=1e-12, atol=1e-12)
+
+
 @given(st.integers(0, 10_000))
 def test_flows_are_posterior_probabilities(seed):
     circuit = random_circuit(seed, MIXED, depth=4)

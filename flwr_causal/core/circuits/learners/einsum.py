@@ -1,38 +1,38 @@
-"""Einsum networks (EiNets): tensorised circuits learned by EM (Peharz et al., ICML 2020).
+"""Einsum networks: circuits over random region graphs, trained by EM on arrays (Peharz et al.).
 
-Parties that hold the same columns train one circuit, that of the pooled rows, by sums over rows.
-The exchange `EinsumScale` sums the moments for standardising. Each exchange `EStep` is an E-step:
-the server sends the parameters, and a party returns the expected counts of each weight and unit.
-The server adds and normalises these, the M-step. With more than one batch an exchange uses a part
-of the rows, chosen by a hash of their values and therefore the same however rows are divided.
+A region has K sums. Sum o of region b mixes the K x K products of the sums of its two children,
+``S_o = sum_ij weights[b, o, i, j] left_i right_j``; the regions of a level are one batched matrix
+product. Region graphs are random: a *replica* splits the set of all columns into two parts, each
+part into two again, and so on, until there are ``2**depth`` leaf regions. Region b of a level with
+B regions has the children b and b + B in the next level. A *unit* is a distribution of one column,
+a normal one or probabilities of states; each column has K units in each replica. Units are
+exponential families: the log density of a leaf region's sum k is linear in the *statistics* of the
+row, 1, x and x^2 of each number and the indicators of the states of each category. All are 0 where
+the value is missing, which integrates it out.
 
-An M-step with a step s < 1 is that of stepwise EM (Cappe & Moulines 2009), which needs fewer
-exchanges than EM over all rows: the counts of a batch enter a running mean,
-``(1 - s) running + s counts / rows``. The running mean is not stored, as it equals the expected
-counts of a new row under the circuit: the last M-step computed the parameters from it.
-
-Region graphs are random (Peharz et al., UAI 2019). A *replica* splits the set of all columns into
-two parts, each part into two again, and so on: after ``depth`` splits it has ``2**depth`` leaf
-regions. Region b of a level with B regions has the children b and b + B in the next level, so the
-left children of a level come first, and the leaf regions determine the graph.
-
-`EinsumNetwork.learn` learns from one table, by batches of shuffled rows.
+Parties that hold the same columns train one circuit, that of the pooled rows. `EinsumScale` sums
+moments for standardising. Each `EStep` is an E-step: the server sends the parameters, a party
+returns expected counts, and the server normalises their sum, the M-step. With more than one batch
+an exchange uses a part of the rows, chosen by a hash of their values and therefore the same however
+rows are divided. An M-step with a step s < 1 is that of stepwise EM (Cappe & Moulines 2009): the
+counts enter a running mean, ``(1 - s) running + s counts / rows``. The running mean is not stored:
+it equals the expected counts of a new row under the circuit, as these made the parameters.
 
 References
 ----------
 Cappe & Moulines: On-line expectation-maximization algorithm for latent data models, JRSS B 2009.
-Peharz et al.: Random sum-product networks, UAI 2019.
-Peharz et al.: Einsum networks, ICML 2020.
+Peharz et al.: Random sum-product networks, UAI 2019; Einsum networks, ICML 2020.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.special import logsumexp
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.circuit import Circuit
@@ -42,6 +42,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     SumsExchange,
     Trained,
     TrainingBySums,
+    add,
     impossible,
     is_far,
     miscounted,
@@ -49,17 +50,12 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     row_folds,
     summed_array,
 )
+from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.core.circuits.tensors.evaluation import (
-    TensorParameters,
-    chunks,
-    evaluated,
-    flows,
-)
-from flwr_causal.core.circuits.tensors.layout import TensorLayout
-from flwr_causal.core.circuits.tensors.leaf import TensorLeaf, parameters_from, plain_arrays
+from flwr_causal.core.circuits.nodes import Node, Product, Sum, joined
 from flwr_causal.core.devices import PRECISIONS
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
+from flwr_causal.core.options import bounded, check_bounds
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -69,27 +65,23 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Summing, TrainingPlan
 
-
-Tensor = Any
-
 #: Pseudo rows of each sum and each category, spread evenly over its choices.
 SMOOTHING = 0.01
 #: Bounds of a unit's variance, of standardised values. The lower one is the paper's for images.
 VARIANCES = (1e-3, float("inf"))
-#: Least share of its old statistics that a unit keeps, for units without rows; and the least
-#: probability of a state.
+#: Least share of its statistics that a unit without rows keeps; least probability of a state.
 NOTHING = 1e-9
 #: The last step, as a share of the first.
 LAST_STEP = 0.01
 #: The most that a probability of a state may differ from its share of the rows without a warning.
 MOST_MISSED = 0.05
-#: Concentration of the random probabilities of states with which a unit starts, about their shares
-#: in all rows.
+#: Concentration of a unit's first probabilities about the states' shares in all rows.
 CONCENTRATION = 4.0
-#: Least number of batches of a pass over few rows, as after too few M-steps the circuit is still
-#: near its random start; and the least number of rows of such a batch.
-LEAST_BATCHES = 10
-LEAST_ROWS = 20
+#: Least number of batches of a pass over few rows, and of rows of such a batch: after few M-steps
+#: the circuit is still near its random start.
+LEAST_BATCHES, LEAST_ROWS = 10, 20
+#: Rows of which the products of all pairs of sums are computed at a time.
+CHUNK = 256
 
 
 # -- region graphs ---------------------------------------------------------------------------------
@@ -127,7 +119,7 @@ def random_regions(
     ConfigError
         If a number is below 1, or the image has another number of pixels.
     """
-    if depth < 1 or replicas < 1 or len(columns) < 1:
+    if min(depth, replicas, len(columns)) < 1:
         raise ConfigError(
             f"regions need a depth, replicas and columns of at least 1, got {depth}, {replicas} "
             f"and {len(columns)}"
@@ -138,22 +130,19 @@ def random_regions(
             raise ConfigError(f"an image {image[0]} x {image[1]} has not {len(pixels)} pixels")
         pixels = pixels.reshape(image)
     depth = max(1, min(depth, len(columns).bit_length() - 1))
-    drawn = [_leaf_regions(pixels, depth, rng) for _ in range(replicas)]
-    widest = max(len(region) for replica in drawn for region in replica)
+    drawn = []
+    for _ in range(replicas):
+        parts = [pixels if pixels.ndim == 2 else rng.permutation(pixels)]
+        for _ in range(depth):
+            halves = [_halves(part, rng) for part in parts]
+            parts = [half[side] for side in (0, 1) for half in halves]
+        drawn.append(parts)
+    widest = max(part.size for parts in drawn for part in parts)
     regions = np.full((2**depth, replicas, widest), -1, dtype=np.int64)
-    for r, replica in enumerate(drawn):
-        for g, region in enumerate(replica):
-            regions[g, r, : len(region)] = np.sort(region)
+    for r, parts in enumerate(drawn):
+        for g, part in enumerate(parts):
+            regions[g, r, : part.size] = np.sort(part, axis=None)
     return regions
-
-
-def _leaf_regions(pixels: IntArray, depth: int, rng: np.random.Generator) -> list[IntArray]:
-    """Return the columns of each leaf region of one replica."""
-    parts = [pixels if pixels.ndim == 2 else rng.permutation(pixels)]
-    for _ in range(depth):
-        halves = [_halves(part, rng) for part in parts]
-        parts = [left for left, _ in halves] + [right for _, right in halves]
-    return [part.ravel() for part in parts]
 
 
 def _halves(part: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -163,172 +152,308 @@ def _halves(part: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
         return part[:middle], part[middle:]
     height, width = part.shape
     # A longer side is more likely to be cut; a side of one pixel is not, unless both are.
-    if height == 1 or (width > 1 and rng.random() * (height + width) >= height):
-        left, right = _halves_of_rows(part.T, rng)
-        return left.T, right.T
-    return _halves_of_rows(part, rng)
+    across = height == 1 or (width > 1 and rng.random() * (height + width) >= height)
+    rows = part.T if across else part
+    middle = max(1, round(len(rows) * rng.uniform(0.4, 0.6)))
+    halves = rows[:middle], rows[middle:]
+    return (halves[0].T, halves[1].T) if across else halves
 
 
-def _halves_of_rows(part: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    middle = max(1, round(len(part) * rng.uniform(0.4, 0.6)))
-    return part[:middle], part[middle:]
+# -- the network -----------------------------------------------------------------------------------
 
 
-# -- E-step and M-step -----------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class RegionNetwork:
+    """The shape of an Einsum network with G leaf regions, R replicas, K units and F statistics.
 
-
-def cooled(step: float, done: float) -> float:
-    """Return the step after a share ``done`` of all M-steps, which falls as half a cosine.
-
-    Large steps leave the random start quickly; small ones average over many batches.
-    """
-    return step * (LAST_STEP + (1.0 - LAST_STEP) * 0.5 * (1.0 + math.cos(math.pi * done)))
-
-
-class ExpectedCounts(NamedTuple):
-    """Expected counts.
-
-    Attributes
-    ----------
-    statistics : (F, R, K)
-        Sums of the rows' statistics, weighted by the probability that the row uses the unit.
-    presence : (columns, R, K)
-        Expected numbers of rows that use a unit, with a value.
-    layers, root
-        Expected numbers of rows that use each weight; shapes as in `TensorParameters`.
-    """
-
-    statistics: Tensor
-    presence: Tensor
-    layers: tuple[Tensor, ...]
-    root: Tensor
-
-    def plus(self, other: ExpectedCounts) -> ExpectedCounts:
-        """Return the counts of the rows of both."""
-        return ExpectedCounts(
-            self.statistics + other.statistics,
-            self.presence + other.presence,
-            tuple(a + b for a, b in zip(self.layers, other.layers, strict=True)),
-            self.root + other.root,
-        )
-
-
-def counted(
-    layout: TensorLayout, parameters: TensorParameters, rows: Tensor
-) -> tuple[ExpectedCounts, float]:
-    """E-step: return the counts of rows (d, n) and the sum of their log densities."""
-    parts = [
-        _counted(layout, parameters, rows[:, part])
-        for part in chunks(layout, parameters, rows.shape[1])
-    ]
-    total = reduce(ExpectedCounts.plus, (counts for counts, _ in parts))
-    return total, sum(float(densities) for _, densities in parts)
-
-
-def _counted(
-    layout: TensorLayout, parameters: TensorParameters, rows: Tensor
-) -> tuple[ExpectedCounts, Tensor]:
-    torch = layout.torch
-    evaluation = evaluated(layout, parameters, rows)
-    root, layers, below = flows(parameters, evaluation)
-    statistics = torch.bmm(evaluation.statistics, below.transpose(1, 2))
-    if evaluation.presence is None:
-        spread = below.sum(dim=2)[:, None, :]
-        presence = spread.expand(-1, layout.region_presence.shape[1], -1)
-    else:
-        presence = torch.bmm(evaluation.presence, below.transpose(1, 2))
-    counts = ExpectedCounts(
-        layout.by_statistic(statistics, layout.region_statistics, len(layout.statistic_columns)),
-        layout.by_statistic(presence, layout.region_presence, len(layout.columns)),
-        tuple(layers),
-        root,
-    )
-    return counts, evaluation.joint.logsumexp(dim=0).sum()
-
-
-def expected(layout: TensorLayout, parameters: TensorParameters) -> ExpectedCounts:
-    """Return the expected counts of one row drawn from the circuit."""
-    torch = layout.torch
-    layers = []
-    below = parameters.root.T[None]  # (B, R, O)
-    for weights in reversed(parameters.layers):
-        layers.append(below[..., None, None] * weights)
-        below = torch.cat([layers[-1].sum(dim=(2, 4)), layers[-1].sum(dim=(2, 3))])
-    presence = below.flatten(0, 1)[layout.region_of]
-    seen = [
-        parameters.means,
-        parameters.variances + parameters.means**2,
-        parameters.probabilities[layout.later_states],
-    ]
-    statistics = torch.cat(seen) * presence[layout.statistic_places]
-    return ExpectedCounts(statistics, presence, tuple(layers[::-1]), parameters.root)
-
-
-def stepped(
-    layout: TensorLayout,
-    parameters: TensorParameters,
-    counts: ExpectedCounts,
-    rows: float,
-    step: float,
-    prior: float,
-    variances: tuple[float, float] = VARIANCES,
-) -> TensorParameters:
-    """M-step.
+    Its parameters are arrays: ``means`` and ``variances`` (numbers, R, K) of standardised values,
+    ``probabilities`` (states, R, K), ``layers``, the weights (B, R, O, K, K) of all levels, that
+    above the leaf regions first, one after the other, and ``root`` (C, R), the joint probabilities
+    of class and replica.
 
     Parameters
     ----------
-    layout : TensorLayout
-    parameters : TensorParameters
-        The parameters of the E-step.
-    counts : ExpectedCounts
-    rows : float
-        Number of rows of the E-step.
-    step : float
-        Share of the counts in the running mean; 1 is EM itself.
-    prior : float
-        Pseudo rows of each sum and category, spread evenly over its choices, divided by the number
-        of all rows: the prior does not depend on the size of batches.
-    variances : tuple of float
-        Bounds of the units' variances, of standardised values.
+    num_states : tuple of int
+        States of each column, 0 for a number.
+    regions : ndarray of int64, shape (G, R, V)
+        See `random_regions`.
+    shift, scale : ndarray of float64, shape (d,)
+        Numbers are standardised as ``(x - shift) / scale``.
+    target : int or None
+        The column that has a root for each of its states.
+    precision : {"float32", "float64"}
+        Of the E-step.
     """
-    torch = layout.torch
-    before = expected(layout, parameters)
-    share, keep = step / rows, 1.0 - step
 
-    def mean(old: Tensor, new: Tensor) -> Tensor:
-        return old * keep + new * share
+    num_states: tuple[int, ...]
+    regions: IntArray
+    shift: FloatArray
+    scale: FloatArray
+    target: int | None
+    precision: str
 
-    layers = []
-    for old, new in zip(before.layers, counts.layers, strict=True):
-        own = mean(old, new) + prior / (new.shape[-1] * new.shape[-2])
-        layers.append(own / own.sum(dim=(3, 4), keepdim=True))
-    root = mean(before.root, counts.root) + prior / before.root.numel()
+    @cached_property
+    def numbers(self) -> IntArray:
+        """The numbers in the regions."""
+        return np.array([j for j in self._columns if not self.num_states[j]], dtype=np.int64)
 
-    kept = max(keep, NOTHING)
-    presence = before.presence * kept + counts.presence * share
-    statistics = before.statistics * kept + counts.statistics * share
-    numbers = len(layout.numbers)
-    first, second, later = statistics.tensor_split([numbers, 2 * numbers])
-    own = presence[layout.number_places]
-    means = first / own
-    variance = second / own - means**2
+    @cached_property
+    def states(self) -> IntArray:
+        """Column and index of each state of the categories in the regions, shape (2, states)."""
+        pairs = [(j, s) for j in self._columns for s in range(self.num_states[j])]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
-    begin, place = layout.first_states
-    totals = presence[layout.category_places]
-    states = totals.new_empty((len(layout.states), *totals.shape[1:]))
-    states[begin] = totals
-    states[layout.later_states] = later
-    states[begin] -= torch.zeros_like(totals).index_add_(0, place[layout.later_states], later)
-    alike = layout.num_states[layout.categories][place.cpu().numpy()]
-    states = states.clamp_(min=0.0) + prior / layout.tensor(alike)[:, None, None]
-    states = (states / totals[place]).clamp(min=NOTHING)
-    sums = torch.zeros_like(totals).index_add_(0, place, states)
-    return TensorParameters(
-        means, variance.clamp(*variances), states / sums[place], tuple(layers), root / root.sum()
-    )
+    @property
+    def _columns(self) -> list[int]:
+        return [int(j) for j in np.unique(self.regions) if j >= 0]
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The place of the first state of each category, by which sums over states are taken."""
+        return np.flatnonzero(self.states[1] == 0)
+
+    @cached_property
+    def places(self) -> tuple[IntArray, IntArray]:
+        """Leaf region, of G R, of each statistic, and its number in there, both (F, R)."""
+        replicas = self.regions.shape[1]
+        column = np.concatenate([*[self.numbers] * 3, self.states[0]])
+        g, r, v = np.nonzero(self.regions >= 0)
+        found = np.zeros((len(self.num_states), replicas), dtype=np.int64)
+        found[self.regions[g, r, v], r] = g * replicas + r
+        region = found[column]
+        number = np.empty_like(region)
+        for own, counted in zip(region.T, number.T, strict=True):
+            order, sizes = np.argsort(own, kind="stable"), np.bincount(own)
+            counted[order] = np.arange(len(own)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return region, number
+
+    def by_region(self, values: FloatArray) -> FloatArray:
+        """Return values (F, R or 1, ...) of statistics by leaf region, (G R, most, ...)."""
+        most = int(self.places[1].max(initial=0)) + 1
+        shape = (self.regions[..., 0].size, most, *values.shape[2:])
+        result = np.zeros(shape, dtype=values.dtype)
+        result[self.places] = values
+        return result
+
+    def shapes(self, k: int) -> list[tuple[int, int, int, int, int]]:
+        """Return the shapes (B, R, O, K, K) of all levels' weights."""
+        levels, replicas = len(self.regions).bit_length() - 1, self.regions.shape[1]
+        classes = 1 if self.target is None else self.num_states[self.target]
+        counts = [2**level for level in reversed(range(levels))]
+        return [(b, replicas, classes if b == 1 else k, k, k) for b in counts]
+
+    def layers(self, weights: FloatArray, k: int) -> list[FloatArray]:
+        """Divide the weights of all levels into those of each."""
+        shapes = self.shapes(k)
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        if weights.shape != (ends[-1],):
+            raise DataError(f"an Einsum network of these regions has {ends[-1]} weights of sums")
+        parts = np.split(weights, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def statistics(self, values: FloatArray) -> FloatArray:
+        """Return the statistics of rows (n, d), shape (F, n)."""
+        numbers = ((values - self.shift) / self.scale).T[self.numbers]
+        column, state = self.states
+        present, x = ~np.isnan(numbers), np.nan_to_num(numbers)
+        own = [present, x, x * x, values.T[column] == state[:, None]]
+        return np.concatenate([part.astype(self.precision) for part in own])
+
+    def counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
+        """E-step: return the expected counts of rows (n, d).
+
+        Returns
+        -------
+        dict of arrays
+            ``statistics`` (F, R, K), sums of statistics weighted by the probability that the row
+            uses the unit; ``layers`` and ``root``, expected numbers of rows that use each weight;
+            ``log_densities`` (1,), the sum over the rows.
+
+        Raises
+        ------
+        DataError
+            If a row is impossible under the network.
+        """
+        parts = [values[at : at + CHUNK] for at in range(0, max(len(values), 1), CHUNK)]
+        return add(self._counts(parameters, part) for part in parts)
+
+    def _counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
+        own = {name: array.astype(self.precision) for name, array in parameters.items()}
+        k, n = own["means" if len(self.numbers) else "probabilities"].shape[2], len(values)
+        layers = [w.reshape(-1, w.shape[2], k * k) for w in self.layers(own["layers"], k)]
+        statistics = self.by_region(self.statistics(values)[:, None])
+        below = self._factors(own).transpose(0, 2, 1) @ statistics  # (G R, K, n): log densities
+        seen = []
+        for weights in layers:
+            half, peaks = len(weights), below.max(axis=1, keepdims=True)
+            sums = np.exp(below - peaks)
+            left, right = sums[:half], sums[half:]
+            products = (left[:, :, None] * right[:, None]).reshape(half, k * k, n)
+            # Sums that underflow to 0 would not be finite in the layers above.
+            sums = np.maximum(weights @ products, np.finfo(products.dtype).tiny)
+            below = np.log(sums) + peaks[:half] + peaks[half:]
+            seen.append((weights, products, sums))
+        with np.errstate(divide="ignore"):
+            joint = below.swapaxes(0, 1) + np.log(own["root"])[:, :, None]  # (C, R, n)
+        if self.target is not None:
+            given = values[:, self.target]
+            classes = np.arange(len(joint))[:, None]
+            joint = np.where(((given == classes) | np.isnan(given))[:, None], joint, -np.inf)
+        densities = logsumexp(joint, axis=(0, 1)) if n else np.zeros(0)
+        if not np.isfinite(densities).all():
+            raise DataError(
+                "a row is impossible under the circuit of the others: it cannot be counted"
+            )
+        # A flow is the probability that a row reaches a sum on its path from the root.
+        chosen = np.exp(joint - densities)
+        flows, used = chosen.swapaxes(0, 1).astype(self.precision), []
+        for weights, products, sums in reversed(seen):
+            taken = flows / sums
+            used.append((taken @ products.swapaxes(1, 2) * weights).ravel())
+            taken = weights.swapaxes(1, 2) @ taken
+            taken *= products
+            pairs = taken.reshape(len(weights), k, k, n)
+            flows = np.concatenate([pairs.sum(axis=2), pairs.sum(axis=1)])
+        found = {
+            "statistics": (statistics @ flows.swapaxes(1, 2))[self.places],
+            "layers": np.concatenate(used[::-1]),
+            "root": chosen.sum(axis=2),
+            "log_densities": densities.sum(keepdims=True),
+        }
+        return {name: array.astype(np.float64) for name, array in found.items()}
+
+    def _factors(self, own: Mapping[str, FloatArray]) -> FloatArray:
+        """Return the factors of the statistics by leaf region, (G R, most, K)."""
+        means, variances = own["means"], own["variances"]
+        constants = -0.5 * (means * means / variances + np.log(variances * (2.0 * np.pi)))
+        constants = constants - np.log(self.scale[self.numbers])[:, None, None].astype(means.dtype)
+        factors = [constants, means / variances, -0.5 / variances, np.log(own["probabilities"])]
+        return self.by_region(np.concatenate(factors))
+
+    def expected(self, parameters: Arrays) -> Arrays:
+        """Return the expected `counts` of one row drawn from the network."""
+        means, variances = parameters["means"], parameters["variances"]
+        seen = [np.ones_like(means), means, variances + means**2, parameters["probabilities"]]
+        units = np.concatenate(seen)
+        flows, used = parameters["root"].T[None], []  # (B, R, O)
+        for weights in reversed(self.layers(parameters["layers"], units.shape[2])):
+            taken = flows[..., None, None] * weights
+            used.append(taken.ravel())
+            flows = np.concatenate([taken.sum(axis=(2, 4)), taken.sum(axis=(2, 3))])
+        presence = flows.reshape(-1, units.shape[2])[self.places[0]]
+        layers = np.concatenate(used[::-1])
+        return {"statistics": units * presence, "layers": layers, "root": parameters["root"]}
+
+    def stepped(
+        self,
+        parameters: Arrays,
+        counts: Mapping[str, FloatArray],
+        rows: float,
+        step: float,
+        prior: float,
+        variances: tuple[float, float] = VARIANCES,
+    ) -> Arrays:
+        """M-step: return the parameters after the counts of some rows.
+
+        Parameters
+        ----------
+        parameters : dict of arrays
+            Those of the E-step.
+        counts : mapping of str to ndarray
+        rows : float
+            Number of rows of the E-step.
+        step : float
+            Share of the counts in the running mean; 1 is EM itself.
+        prior : float
+            Pseudo rows of each sum and category, divided by the number of all rows.
+        variances : tuple of float
+            Bounds of the units' variances, of standardised values.
+        """
+        before, share, keep = self.expected(parameters), step / rows, 1.0 - step
+        k = before["statistics"].shape[2]
+        layers = before["layers"] * keep + counts["layers"] * share + prior / k**2
+        layers = layers.reshape(-1, k * k)
+        root = before["root"] * keep + counts["root"] * share + prior / before["root"].size
+        kept = max(keep, NOTHING)
+        statistics = before["statistics"] * kept + counts["statistics"] * share
+        cuts = np.arange(1, 4) * len(self.numbers)
+        present, first, second, states = np.split(statistics, cuts)
+        means = first / present
+        category = np.cumsum(self.states[1] == 0) - 1
+        sizes = np.bincount(category)[category][:, None, None] if len(category) else 1
+        totals = _by_category(states, self.first)
+        states = np.maximum((states + prior / sizes) / totals[category], NOTHING)
+        return {
+            "means": means,
+            "variances": np.clip(second / present - means**2, *variances),
+            "probabilities": states / _by_category(states, self.first)[category],
+            "layers": (layers / layers.sum(axis=1, keepdims=True)).ravel(),
+            "root": root / root.sum(),
+        }
+
+    def root(self, parameters: Arrays) -> Node:
+        """Return the network as sums and products of normal distributions and categories."""
+        means, variances, probabilities, weights, root = (
+            parameters[name].astype(self.precision).astype(float) for name in PARAMETERS
+        )
+        k = (means if len(self.numbers) else probabilities).shape[2]
+
+        def unit(columns: list[int], r: int, u: int) -> Node | None:
+            factors: list[Node] = []
+            for j in columns:
+                if self.num_states[j]:
+                    own = probabilities[self.states[0] == j, r, u]
+                    factors.append(Categorical(j, _summing_to_one(own)))
+                else:
+                    place = np.searchsorted(self.numbers, j), r, u
+                    mean = means[place] * self.scale[j] + self.shift[j]
+                    factors.append(Gaussian(j, mean, math.sqrt(variances[place]) * self.scale[j]))
+            return joined(factors) if factors else None
+
+        def sums(weights: FloatArray, left: Sums, right: Sums) -> Sums:
+            pairs = [[one for one in (a, b) if one is not None] for a in left for b in right]
+            if not pairs[0]:
+                return [None] * len(weights)
+            children = [joined(pair) for pair in pairs]
+            return [Sum(children, _summing_to_one(own.ravel())) for own in weights]
+
+        tops = []
+        for r in range(self.regions.shape[1]):
+            columns = [[j for j in own if j >= 0] for own in self.regions[:, r].tolist()]
+            level: list[Sums] = [[unit(own, r, u) for u in range(k)] for own in columns]
+            for layer in self.layers(weights, k):
+                half = len(layer)
+                level = [sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
+            tops.append([one for one in level[0] if one is not None])
+        children: list[Node] = [top[c] for c in range(len(root)) for top in tops]
+        if self.target is not None:
+            classes = np.repeat(np.eye(len(root)), len(tops), axis=0)
+            children = [
+                Product([Categorical(self.target, own), child])
+                for own, child in zip(classes, children, strict=True)
+            ]
+        return Sum(children, _summing_to_one(root.ravel()))
 
 
-# -- the exchanges --------------------------------------------------------------------------------
+Sums = list[Node | None]
+
+
+def _by_category(states: FloatArray, first: IntArray) -> FloatArray:
+    """Return the sums over each category's states, (categories, R, K)."""
+    return np.add.reduceat(states, first, axis=0) if len(first) else states
+
+
+def _summing_to_one(given: FloatArray) -> FloatArray:
+    """Return probabilities that sum to 1, by a change of the largest one.
+
+    The others keep few digits, in single precision, and are therefore packed in few bytes.
+    """
+    weights = given.copy()
+    weights[weights.argmax()] += 1.0 - weights.sum()
+    return weights
+
+
+# -- the exchanges ---------------------------------------------------------------------------------
 
 
 class EinsumScale(SumsExchange):
@@ -349,17 +474,14 @@ class EinsumScale(SumsExchange):
         """Sum a party's rows, which may have missing values."""
         values = _enough(values, plan)
         apart = np.nan_to_num(values - asked["origin"])
-        states = [
-            np.bincount(values[~np.isnan(values[:, j]), j].astype(np.int64), minlength=number)
-            for j, number in enumerate(plan.num_states)
-            if number
-        ]
+        columns = np.repeat(np.arange(len(plan.num_states)), plan.num_states)
+        states = [s for number in plan.num_states for s in range(number)]
         return {
             "rows": np.array([float(len(values))]),
             "counts": (~np.isnan(values)).sum(axis=0).astype(np.float64),
             "first": apart.sum(axis=0),
             "second": (apart * apart).sum(axis=0),
-            "states": np.concatenate([np.zeros(0), *states]),
+            "states": (values[:, columns] == np.array(states)).sum(axis=0).astype(np.float64),
         }
 
     @classmethod
@@ -377,9 +499,9 @@ class EinsumScale(SumsExchange):
         if (counts > sums["rows"]).any():
             yield "a column has more values than there are rows"
         yield from impossible(counts, sums["first"][:, None], sums["second"][:, None])
-        ends = np.cumsum(numbers)
-        total = np.concatenate([[0.0], np.cumsum(sums["states"])])
-        by_column = total[ends] - total[ends - numbers]
+        by_column = np.bincount(
+            np.repeat(np.arange(len(numbers)), numbers), sums["states"], len(numbers)
+        )
         if (by_column != counts)[numbers > 0].any():
             yield "the states of a category do not count its values"
 
@@ -404,14 +526,8 @@ class EStep(SumsExchange):
     summed = (
         summed_array(
             "statistics",
-            "weighted sums, squares and states of each unit",
+            "weighted values, sums, squares and states of each unit",
             ("statistics", "replicas", "units"),
-        ),
-        summed_array(
-            "presence",
-            "weighted values of each unit",
-            ("columns but the class", "replicas", "units"),
-            "non-negative",
         ),
         summed_array(
             "layers", "weighted rows of each weight of a sum", ("weights",), "non-negative"
@@ -429,34 +545,20 @@ class EStep(SumsExchange):
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return the counts of a party's rows, which may have missing values."""
-        regions = asked["regions"].astype(np.int64)
-        layout = layout_of(plan, regions, asked["shift"], asked["scale"])
         if plan.learner.batches > 1:
             hashed = np.where(np.isnan(values), np.inf, values)
             own = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
             values = values[own]
         values = _enough(values, plan)
-        counts, densities = counted(layout, parameters_from(layout, asked), layout.rows(values))
-        if not np.isfinite(densities):
-            raise DataError(
-                "a row is impossible under the circuit of the others: it cannot be counted"
-            )
-        return plain_arrays(counts._asdict()) | {
-            "rows": np.array([float(len(values))]),
-            "log_densities": np.array([densities]),
-        }
+        network = _network(plan, asked["regions"].astype(np.int64), asked["shift"], asked["scale"])
+        counts = network.counts({name: asked[name] for name in PARAMETERS}, values)
+        return counts | {"rows": np.array([float(len(values))])}
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        numbers, columns = len(asked["means"]), len(plan.columns)
-        # Each category has a statistic for each of its states but the first.
-        of_states = len(asked["probabilities"]) - (columns - numbers)
-        return {
-            **super().sizes(plan, asked),
-            "columns but the class": columns,
-            "statistics": 2 * numbers + of_states,
-        }
+        statistics = 3 * len(asked["means"]) + len(asked["probabilities"])
+        return {**super().sizes(plan, asked), "statistics": statistics}
 
     @classmethod
     def doubts(
@@ -467,120 +569,69 @@ class EStep(SumsExchange):
             yield f"its sums count {sums['rows'][0]:g} rows, but the party reported {rows}"
 
 
+PARAMETERS = ("means", "variances", "probabilities", "layers", "root")
+
+
+def _enough(values: FloatArray, plan: TrainingPlan) -> FloatArray:
+    """Return the rows of the classes with at least ``min_rows`` rows."""
+    if plan.min_rows == 1:
+        return values
+    labels = np.zeros(len(values)) if plan.target is None else values[:, plan.target]
+    _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    return values[sizes[places] >= plan.min_rows]
+
+
+def _network(
+    plan: TrainingPlan, regions: IntArray, shift: FloatArray, scale: FloatArray
+) -> RegionNetwork:
+    return RegionNetwork(
+        plan.num_states, regions, shift, scale, plan.target, plan.learner.precision
+    )
+
+
+# -- the learner -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class EinsumTrained(Trained):
-    """A tensorised circuit as arrays.
+    """A network with its parameters.
 
     Parameters
     ----------
     plan : TrainingPlan
-    regions : ndarray of int64, shape (G, R, V)
-        Columns of each leaf region, see `random_regions`.
-    shift, scale : ndarray of float, shape (d,)
-        Numbers are standardised as ``(x - shift) / scale``.
-    rows : float
-        Number of rows of all parties.
+    network : RegionNetwork
     states : ndarray of float, shape (states,)
         Rows of each state of each category, one category after the other.
+    rows : float
+        Number of rows of all parties.
     parameters : dict of arrays
-        Fields of `TensorParameters` as `plain_arrays` writes them.
+        See `RegionNetwork`.
     log_likelihoods : tuple of float, default ()
         Mean log-likelihood of a row under the parameters of each E-step, in nats.
     """
 
     plan: TrainingPlan
-    regions: IntArray
-    shift: FloatArray
-    scale: FloatArray
-    rows: float
+    network: RegionNetwork
     states: FloatArray
+    rows: float
     parameters: Arrays
     log_likelihoods: tuple[float, ...] = ()
-
-    @classmethod
-    def drawn(
-        cls, plan: TrainingPlan, origin: FloatArray, summed: Mapping[str, FloatArray]
-    ) -> EinsumTrained:
-        """Draw the circuit from which EM starts, from the sums of `EinsumScale` about an origin."""
-        options: EinsumNetwork = plan.learner
-        numbers = np.array(plan.num_states) == 0
-        mean, variance = _mean_and_variance(plan, summed)
-        shift = np.where(numbers, origin + mean, 0.0)
-        constant = variance <= (CONSTANT_TOLERANCE * np.abs(shift)) ** 2
-        scale = np.where(numbers & ~constant, np.sqrt(variance), 1.0)
-        if options.image and numbers.any():
-            # Pixels have one unit; a pixel that never changes has no scale of its own.
-            common = np.sqrt(variance[numbers].mean())
-            shift[numbers] = shift[numbers].mean()
-            scale[numbers] = common if common > 0 else 1.0
-        rng = np.random.default_rng([plan.seed, 0])
-        regions = random_regions(
-            plan.columns, options.depth, options.replicas, rng, options.image_shape
-        )
-        layout = layout_of(plan, regions, shift, scale)
-        states = summed["states"]
-        parameters = first_parameters(layout, options, plan.seed, states)
-        return cls(plan, regions, shift, scale, float(summed["rows"][0]), states, parameters)
 
     @property
     def shares(self) -> dict[int, FloatArray]:
         """The share of the rows in each state of each category that rows have, by column."""
-        numbers = np.array(self.plan.num_states)
-        own = np.split(self.states, np.cumsum(numbers)[:-1])
+        own = np.split(self.states, np.cumsum(self.plan.num_states)[:-1])
         return {j: rows / rows.sum() for j, rows in enumerate(own) if rows.any()}
 
-    @property
-    def layout(self) -> TensorLayout:
-        """The circuit's layout."""
-        return layout_of(self.plan, self.regions, self.shift, self.scale)
-
-    def stepped(self, done: int, summed: Mapping[str, FloatArray]) -> EinsumTrained:
-        """Return the circuit after an M-step, from the sums of `EStep`.
-
-        Parameters
-        ----------
-        done : int
-            Number of M-steps so far.
-        summed : mapping of str to ndarray
-        """
-        rows, layout = float(summed["rows"][0]), self.layout
+    def stepped(self, counts: Mapping[str, FloatArray], rows: float, step: float) -> EinsumTrained:
+        """Return the network after an M-step with a step for so many rows."""
         if rows == 0.0:  # the part may have no row
             return self
-        layers = layout.layers(summed["layers"], summed["statistics"].shape[2])
-        counts = ExpectedCounts(
-            layout.tensor(summed["statistics"]),
-            layout.tensor(summed["presence"]),
-            tuple(layout.tensor(layer) for layer in layers),
-            layout.tensor(summed["root"]),
-        )
         options: EinsumNetwork = self.plan.learner
-        made = stepped(
-            layout,
-            parameters_from(layout, self.parameters),
-            counts,
-            rows,
-            self._step_size(rows, done),
-            options.smoothing / self.rows,
-            options.variances,
-        )
-        likelihood = float(summed["log_densities"][0]) / rows
-        return replace(
-            self,
-            parameters=plain_arrays(made._asdict()),
-            log_likelihoods=(*self.log_likelihoods, likelihood),
-        )
-
-    def _step_size(self, rows: float, done: int) -> float:
-        """Return the step of the next M-step, of a batch of so many rows; 1, EM, with one batch.
-
-        Equal rows are in one batch, and batches may therefore differ in size. A batch has the share
-        of as many steps as it has rows in mean batches, so that every row counts equally.
-        """
-        options: EinsumNetwork = self.plan.learner
-        if options.batches == 1:
-            return 1.0
-        step = cooled(options.step, done / (options.epochs * options.batches))
-        return float(1.0 - (1.0 - step) ** (rows * options.batches / self.rows))
+        prior = options.smoothing / self.rows
+        own = self.network.stepped(self.parameters, counts, rows, step, prior, options.variances)
+        likelihood = float(counts["log_densities"][0]) / rows
+        return replace(self, parameters=own, log_likelihoods=(*self.log_likelihoods, likelihood))
 
     def with_class_shares(self) -> EinsumTrained:
         """Return the circuit with the classes' shares of all rows, which batches approach."""
@@ -593,9 +644,8 @@ class EinsumTrained(Trained):
 
     def model(self, domain: Domain) -> CircuitModel:
         """Return the circuit, which also predicts the class."""
-        layout = self.layout
-        leaf = TensorLeaf.of(layout, parameters_from(layout, self.parameters))
-        return CircuitModel(Circuit(domain, leaf), self.plan.learner.target)
+        circuit = Circuit(domain, self.network.root(self.parameters))
+        return CircuitModel(circuit, self.plan.learner.target)
 
     def warnings(self, model: CircuitModel) -> tuple[str, ...]:
         """Return which categories have other shares in the circuit than in the rows."""
@@ -615,90 +665,9 @@ class EinsumTrained(Trained):
         )
 
 
-def _mean_and_variance(
-    plan: TrainingPlan, summed: Mapping[str, FloatArray]
-) -> tuple[FloatArray, FloatArray]:
-    """Return mean minus origin and variance of each column, shape (d,); of categories 0."""
-    counts, numbers = summed["counts"], np.array(plan.num_states) == 0
-    unseen = np.flatnonzero(numbers & (counts == 0))
-    if len(unseen) or not counts.any():
-        listed = ", ".join(plan.names[j] for j in unseen) or "all columns"
-        raise DataError(f"no row holds a value of {listed}: leave them out")
-    n = np.maximum(counts, 1.0)
-    mean = summed["first"] / n
-    variance = np.maximum(summed["second"] / n - mean**2, 0.0)
-    return np.where(numbers, mean, 0.0), np.where(numbers, variance, 0.0)
-
-
-def layout_of(
-    plan: TrainingPlan, regions: IntArray, shift: FloatArray, scale: FloatArray
-) -> TensorLayout:
-    """Return the layout of a circuit with these regions."""
-    options = plan.learner
-    states = np.array(plan.num_states, dtype=np.int64)
-    return TensorLayout(
-        states, regions, shift, scale, plan.target, options.device, options.precision
-    )
-
-
-def first_parameters(
-    layout: TensorLayout, options: EinsumNetwork, seed: int, states: FloatArray
-) -> Arrays:
-    """Draw the first parameters at random, about the distributions of the columns.
-
-    Parameters
-    ----------
-    layout : TensorLayout
-    options : EinsumNetwork
-    seed : int
-    states : ndarray of float64
-        Rows of each state, as `EinsumScale` counts them.
-
-    Returns
-    -------
-    dict of arrays
-        Fields of `TensorParameters` as `plain_arrays` writes them.
-    """
-    rng = np.random.default_rng([seed, 1])
-    k, replicas = options.sums, layout.replicas
-    arrays: Arrays = {"means": rng.normal(size=(len(layout.numbers), replicas, k))}
-    arrays["variances"] = np.clip(np.ones_like(arrays["means"]), *options.variances)
-    own = np.split(states, np.cumsum(layout.num_states)[:-1])  # nothing of a number
-    drawn = [np.zeros((0, replicas, k))]
-    for column in layout.categories.tolist():
-        shares = (own[column] + 1.0) / (own[column] + 1.0).sum()
-        weights = rng.gamma(CONCENTRATION * shares[:, None, None], size=(len(shares), replicas, k))
-        weights += 1e-2 * shares[:, None, None]
-        drawn.append(weights / weights.sum(axis=0))
-    arrays["probabilities"] = np.concatenate(drawn)
-    layers = []
-    for shape in layout.layer_shapes(k):
-        weights = 0.01 + rng.random(shape)
-        layers.append((weights / weights.sum(axis=(3, 4), keepdims=True)).ravel())
-    arrays["layers"] = np.concatenate(layers)
-    classes = np.ones(1)
-    if layout.target is not None:
-        classes = own[layout.target] + options.smoothing
-    root = np.repeat(classes[:, None], replicas, axis=1)
-    arrays["root"] = root / root.sum()
-    return arrays
-
-
-def _enough(values: FloatArray, plan: TrainingPlan) -> FloatArray:
-    """Return the rows of the classes with at least ``min_rows`` rows."""
-    if plan.min_rows == 1:
-        return values
-    labels = np.zeros(len(values)) if plan.target is None else values[:, plan.target]
-    _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    return values[sizes[places] >= plan.min_rows]
-
-
-# -- the learner ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EinsumNetwork(EinsumOptions, TrainingBySums):
-    """Learner of tensorised circuits; needs torch.
+    """Learner of Einsum networks.
 
     Parameters
     ----------
@@ -711,14 +680,12 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         rows, with steps of 1, which is EM itself.
     step : float, default 0.5
         Share of the first batch in the running mean of stepwise EM. It falls to a hundredth of
-        that, see `cooled`.
+        that.
     smoothing : float, default 0.01
         Pseudo rows of each sum and category, spread evenly over its choices.
     variances : tuple of float
         Bounds of the units' variances, relative to the variance of the column. The default of the
         lower one is the paper's for images.
-    device : str, default "cpu"
-        ``"cpu"``, ``"cuda"`` or ``"cuda:<index>"``.
     precision : {"float32", "float64"}, default "float32"
 
     Raises
@@ -728,22 +695,14 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
     """
 
     target: str | None = None
-    batch_size: int | None = 100
-    step: float = 0.5
-    smoothing: float = SMOOTHING
+    batch_size: int | None = bounded(100, least=1)
+    step: float = bounded(0.5, above=0, most=1)
+    smoothing: float = bounded(SMOOTHING, above=0)
     variances: tuple[float, float] = VARIANCES
-    device: str = "cpu"
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("depth", "replicas", "sums", "epochs", "batches", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        if not 0.0 < self.step <= 1.0:
-            raise ConfigError(f"step must be above 0 and at most 1, got {self.step}")
-        if not self.smoothing > 0.0:
-            raise ConfigError(f"smoothing must be above 0, got {self.smoothing}")
+        check_bounds(self)
         if not 0.0 < self.variances[0] <= self.variances[1]:
             raise ConfigError(f"variances must be above 0 and ascend, got {self.variances}")
         _ = self.image_shape
@@ -755,21 +714,33 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
     def training(
         self, plan: TrainingPlan, presence: BoolArray | None = None
     ) -> Summing[EinsumTrained]:
-        """Train by EM: draw a circuit, then a step for each batch of each epoch."""
-        circuit = yield from self.start(plan)
-        for done in range(self.epochs * self.batches):
-            summed = yield EStep.ask(
+        """Train by EM: draw a network, then a step for each batch of each epoch."""
+        trained, steps = (yield from self.start(plan)), self.epochs * self.batches
+        network = trained.network
+        for done in range(steps):
+            counts = yield EStep.ask(
                 fold=np.array([float(done % self.batches)]),
-                regions=circuit.regions.astype(np.float64),
-                shift=circuit.shift,
-                scale=circuit.scale,
-                **circuit.parameters,
+                regions=network.regions.astype(np.float64),
+                shift=network.shift,
+                scale=network.scale,
+                **trained.parameters,
             )
-            circuit = circuit.stepped(done, summed)
-        return circuit.with_class_shares()
+            rows, step = float(counts["rows"][0]), self.cooled(done / steps)
+            # Equal rows are in one batch, and batches may therefore differ in size. A batch has the
+            # share of as many steps as it has rows in mean batches: every row counts equally.
+            step = 1.0 - (1.0 - step) ** (rows * self.batches / trained.rows)
+            trained = trained.stepped(counts, rows, 1.0 if self.batches == 1 else step)
+        return trained.with_class_shares()
+
+    def cooled(self, done: float) -> float:
+        """Return the step after a share ``done`` of all M-steps, which falls as half a cosine.
+
+        Large steps leave the random start quickly; small ones average over many batches.
+        """
+        return self.step * (LAST_STEP + (1.0 - LAST_STEP) * 0.5 * (1.0 + math.cos(math.pi * done)))
 
     def start(self, plan: TrainingPlan) -> Summing[EinsumTrained]:
-        """Draw the circuit from which EM starts, about the distributions of the columns.
+        """Draw the network from which EM starts, about the distributions of the columns.
 
         Raises
         ------
@@ -782,10 +753,47 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if is_far(mean, variance):
             origin = mean
             summed = yield EinsumScale.ask(origin=origin)
-        return EinsumTrained.drawn(plan, origin, summed)
+            mean, variance = _mean_and_variance(plan, summed)
+        numbers = np.array(plan.num_states) == 0
+        shift = np.where(numbers, origin + mean, 0.0)
+        constant = variance <= (CONSTANT_TOLERANCE * np.abs(shift)) ** 2
+        scale = np.where(numbers & ~constant, np.sqrt(variance), 1.0)
+        if self.image and numbers.any():
+            # Pixels have one unit; a pixel that never changes has no scale of its own.
+            common = np.sqrt(variance[numbers].mean())
+            shift[numbers] = shift[numbers].mean()
+            scale[numbers] = common if common > 0 else 1.0
+        rng = np.random.default_rng([plan.seed, 0])
+        regions = random_regions(plan.columns, self.depth, self.replicas, rng, self.image_shape)
+        network = _network(plan, regions, shift, scale)
+        states, rows = summed["states"], float(summed["rows"][0])
+        return EinsumTrained(plan, network, states, rows, self._drawn(plan, network, states))
+
+    def _drawn(self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray) -> Arrays:
+        """Draw the first parameters, about the distributions of the columns."""
+        rng = np.random.default_rng([plan.seed, 1])
+        k, replicas = self.sums, network.regions.shape[1]
+        means = rng.normal(size=(len(network.numbers), replicas, k))
+        own = np.split(states, np.cumsum(plan.num_states)[:-1])  # nothing of a number
+        drawn = [np.zeros((0, replicas, k))]
+        for column in plan.categories:
+            shares = ((own[column] + 1.0) / (own[column] + 1.0).sum())[:, None, None]
+            weights = rng.gamma(CONCENTRATION * shares, size=(len(shares), replicas, k))
+            weights += 1e-2 * shares
+            drawn.append(weights / weights.sum(axis=0))
+        weights = 0.01 + rng.random((sum(math.prod(w[:3]) for w in network.shapes(k)), k * k))
+        classes = np.ones(1) if plan.target is None else own[plan.target] + self.smoothing
+        root = np.repeat(classes[:, None], replicas, axis=1)
+        return {
+            "means": means,
+            "variances": np.clip(np.ones_like(means), *self.variances),
+            "probabilities": np.concatenate(drawn),
+            "layers": (weights / weights.sum(axis=1, keepdims=True)).ravel(),
+            "root": root / root.sum(),
+        }
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
-        """Return the circuit of rows: one leaf, which can be composed with others.
+        """Return the circuit of rows, trained by batches of shuffled rows.
 
         Parameters
         ----------
@@ -800,30 +808,34 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         DataError
             If there is no row, or a number is missing in all of them.
         ConfigError
-            If torch is not installed, or the options do not fit the domain.
+            If the options do not fit the domain.
         """
         if self.batch_size is None:
             return TrainingBySums.learn(replace(self, batches=1), domain, values, seed)
         plan = self.plan(domain, seed=seed)
-        drawn = pooled(self.start(plan), plan, [values])
-        layout = drawn.layout
-        parameters = parameters_from(layout, drawn.parameters)
+        trained = pooled(self.start(plan), plan, [values])
         rng = np.random.default_rng(seed)
-        rows = layout.rows(values)
         few = min(LEAST_BATCHES, len(values) // LEAST_ROWS)
-        num_batches = max(1, few, round(len(values) / self.batch_size))
+        batches = max(1, few, round(len(values) / self.batch_size))
         for epoch in range(self.epochs):
-            shuffled = rows[:, layout.indices(rng.permutation(len(values)))]
-            for number, batch in enumerate(shuffled.tensor_split(num_batches, dim=1)):
-                done = (epoch + number / num_batches) / self.epochs
-                counts, _ = counted(layout, parameters, batch)
-                parameters = stepped(
-                    layout,
-                    parameters,
-                    counts,
-                    batch.shape[1],
-                    cooled(self.step, done),
-                    self.smoothing / len(values),
-                    self.variances,
-                )
-        return Circuit(domain, TensorLeaf.of(layout, parameters))
+            shuffled = values[rng.permutation(len(values))]
+            for number, rows in enumerate(np.array_split(shuffled, batches)):
+                counts = trained.network.counts(trained.parameters, rows)
+                step = self.cooled((epoch + number / batches) / self.epochs)
+                trained = trained.stepped(counts, len(rows), step)
+        return Circuit(domain, trained.network.root(trained.parameters))
+
+
+def _mean_and_variance(
+    plan: TrainingPlan, summed: Mapping[str, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean minus origin and variance of each column, shape (d,); of categories 0."""
+    counts, numbers = summed["counts"], np.array(plan.num_states) == 0
+    unseen = np.flatnonzero(numbers & (counts == 0))
+    if len(unseen) or not counts.any():
+        listed = ", ".join(plan.names[j] for j in unseen) or "all columns"
+        raise DataError(f"no row holds a value of {listed}: leave them out")
+    n = np.maximum(counts, 1.0)
+    mean = summed["first"] / n
+    variance = np.maximum(summed["second"] / n - mean**2, 0.0)
+    return np.where(numbers, mean, 0.0), np.where(numbers, variance, 0.0)

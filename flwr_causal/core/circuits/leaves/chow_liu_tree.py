@@ -14,7 +14,7 @@ from flwr_causal.core.circuits.nodes import Leaf, LeafBatch, probabilities, scop
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
 
@@ -329,63 +329,70 @@ def incomplete_rows(codes: Codes, columns: IntArray, tree: Flat) -> FloatArray:
         return np.asarray(logs + np.log(factor[0]))
 
 
-class ChowLiuBatch(LeafBatch):
-    """Trees as one table of logarithms, in which rows without missing values are looked up."""
+class Forest(NamedTuple):
+    """Trees that are evaluated together.
 
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        super().__init__(leaves)
-        trees: Any = self.leaves
-        self._seen = sorted({column for tree in trees for column in tree.scope})
-        self._variables = [np.array([*tree.scope, *[-1] * tree.hidden]) for tree in trees]
-        self._visible = [k for k, tree in enumerate(trees) if tree.hidden == 0]
-        own = [trees[k] for k in self._visible]
-        self._tables: tuple[Any, ...] | None = None
-        if own:
-            lengths = np.array([len(tree.scope) for tree in own])
-            totals = np.array([tree.flat.tables.size for tree in own])
-            begins = np.repeat(np.cumsum(totals) - totals, lengths)
-            with np.errstate(divide="ignore"):
-                logs = np.log(np.concatenate([tree.flat.tables for tree in own]))
-            above = [
-                np.where(tree.flat.parents >= 0, np.array(tree.scope)[tree.flat.parents], -1)
-                for tree in own
-            ]
-            self._tables = (
-                np.concatenate(([0], np.cumsum(lengths))),
-                np.concatenate([np.array(tree.scope) for tree in own]),
-                np.concatenate(above),
-                np.concatenate([tree.flat.sizes for tree in own]),
-                np.concatenate([tree.flat.starts for tree in own]) + begins,
-                logs,
-            )
+    Rows without missing values are looked up in the tables of all trees without hidden variables.
 
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Log probability of each tree and row, shape (number of trees, n)."""
-        trees: Any = self.leaves
-        result = np.empty((len(self.leaves), len(values)))
-        codes = np.where(np.isnan(values), -1.0, values).T.astype(np.int32, order="C")
-        holes = (codes[self._seen] < 0).any(axis=0)
-        if self._tables is not None and not holes.all():
-            complete = codes[:, ~holes] if holes.any() else codes
-            found = self._complete(complete)
-            result[np.ix_(np.array(self._visible), ~holes)] = found
-        part = codes if holes.all() else codes[:, holes]
-        for row, columns, tree in zip(result, self._variables, trees, strict=True):
-            if tree.hidden:
-                row[:] = incomplete_rows(codes, columns, tree.flat)
-            elif len(part.T):
-                row[holes] = incomplete_rows(part, columns, tree.flat)
+    Parameters
+    ----------
+    trees : sequence of (ndarray of int64, Flat)
+        The column of each variable, -1 for a hidden one, and the tree.
+    whole : ndarray of int64
+        The trees without hidden variables.
+    seen : ndarray of int64
+        The columns of these trees.
+    first : ndarray of int64
+        The first of the following variables of each of these trees, and the number of all.
+    columns, above, sizes, starts : ndarray of int64
+        Of each variable the column, that of the parent (-1: none), the number of states, and the
+        begin of the table in ``logs``.
+    logs : ndarray of float64
+        Logarithms of the cells of all tables.
+    """
+
+    trees: Sequence[tuple[IntArray, Flat]]
+    whole: IntArray
+    seen: IntArray
+    first: IntArray
+    columns: IntArray
+    above: IntArray
+    sizes: IntArray
+    starts: IntArray
+    logs: FloatArray
+
+    def log_densities(self, codes: Codes, few: int = LOOKED_UP) -> FloatArray:
+        """Return the log probability of each tree and row, missing values summed out, (trees, n).
+
+        Parameters
+        ----------
+        codes : ndarray of int32, shape (columns, n)
+            -1 is missing.
+        few : int
+            Numbers of look-ups up to this are left to numpy.
+        """
+        holes = (codes[self.seen] < 0).any(axis=0)
+        if not holes.any() and len(self.whole) == len(self.trees):
+            return self._complete(codes, few)
+        result = np.empty((len(self.trees), codes.shape[1]))
+        if len(self.whole) and not holes.all():
+            result[np.ix_(self.whole, ~holes)] = self._complete(codes[:, ~holes], few)
+        part = codes[:, holes]
+        for k, (columns, tree) in enumerate(self.trees):
+            if (columns < 0).any():
+                result[k] = incomplete_rows(codes, columns, tree)
+            elif holes.any():
+                result[k, holes] = incomplete_rows(part, columns, tree)
         return result
 
-    def _complete(self, codes: Codes) -> FloatArray:
-        """Return the log probabilities of rows without missing values, (trees, n)."""
-        assert self._tables is not None
-        if codes.shape[1] * len(self._tables[1]) > LOOKED_UP:
+    def _complete(self, codes: Codes, few: int) -> FloatArray:
+        """Return the log probabilities of rows without missing values, (whole trees, n)."""
+        first, columns, above, sizes, starts, logs = self[3:]
+        if codes.shape[1] * len(columns) > few:
             from flwr_causal.core.circuits.kernels import complete_rows
 
-            return complete_rows(codes, *self._tables)
-        first, columns, above, sizes, starts, logs = self._tables
-        result = np.zeros((len(self._visible), codes.shape[1]))
+            return complete_rows(codes, first, columns, above, sizes, starts, logs)
+        result = np.zeros((len(first) - 1, codes.shape[1]))
         for t, total in enumerate(result):
             for v in range(first[t], first[t + 1]):
                 places = starts[v] + codes[columns[v]]
@@ -393,3 +400,38 @@ class ChowLiuBatch(LeafBatch):
                     places = places + sizes[v] * codes[above[v]]
                 total += logs[places]
         return result
+
+
+class ChowLiuBatch(LeafBatch):
+    """Trees as a forest."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        trees: Any = self.leaves
+        parts = [(np.array([*tree.scope, *[-1] * tree.hidden]), tree.flat) for tree in trees]
+        whole = [k for k, tree in enumerate(trees) if tree.hidden == 0]
+        own = [parts[k] for k in whole]
+        ends = np.cumsum([0, *(tree.tables.size for _, tree in own)])
+
+        def joined(arrays: Iterable[FloatArray | IntArray]) -> Any:
+            return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
+
+        with np.errstate(divide="ignore"):
+            logs = np.log(joined(tree.tables for _, tree in own))
+        columns = joined(columns for columns, _ in own)
+        self._forest = Forest(
+            parts,
+            np.array(whole, dtype=np.int64),
+            np.unique(columns),
+            np.cumsum([0, *(len(columns) for columns, _ in own)]),
+            columns,
+            joined(np.where(tree.parents >= 0, at[tree.parents], -1) for at, tree in own),
+            joined(tree.sizes for _, tree in own),
+            joined(tree.starts + end for (_, tree), end in zip(own, ends[:-1], strict=True)),
+            logs,
+        )
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log probability of each tree and row, shape (number of trees, n)."""
+        codes = np.where(np.isnan(values), -1.0, values).T.astype(np.int32, order="C")
+        return self._forest.log_densities(codes)

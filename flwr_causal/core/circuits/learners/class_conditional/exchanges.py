@@ -1,7 +1,7 @@
 """The exchanges that train class-conditional circuits: what parties are sent, and their sums.
 
-`learner` has the server's side. These are the exchanges of parties that all hold all columns;
-`pattern` has those of parties that hold different columns.
+`learner` has the server's side. Parties may hold different columns: `pattern` says what they are
+sent and return then.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     pieces,
     power_sums,
 )
+from flwr_causal.core.circuits.learners.class_conditional.pattern import (
+    PartyColumns,
+    columns_of,
+    triangles_of,
+)
 from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
 from flwr_causal.core.circuits.learners.head import (
     ChoiceExchange,
@@ -51,17 +56,21 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
 
+PATTERNS = Sent("patterns", "1 where a set of parties holds a column", ("patterns", "columns"))
+
 # -- scales and powers ----------------------------------------------------------------------------
 
 
 class LeafScale(SumsExchange):
-    """Counts, sums and squares of each class."""
+    """Counts, sums and squares of each class and column."""
 
     name = "scale"
     most = 2
-    sent: ClassVar[tuple[Sent, ...]] = (ORIGIN,)
+    sent: ClassVar[tuple[Sent, ...]] = (PATTERNS, ORIGIN)
     summed = (
-        summed_array("counts", "rows of each class", ("classes",), "count"),
+        summed_array(
+            "counts", "rows of each class with each column", ("classes", "columns"), "count"
+        ),
         summed_array("first", "sums of each class", ("classes", "columns")),
         summed_array(
             "second", "sums of squares of each class", ("classes", "columns"), "non-negative"
@@ -70,23 +79,28 @@ class LeafScale(SumsExchange):
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
-        """Sum a party's rows."""
-        rows = rows_of(values, plan)
-        about = rows.numbers - asked["origin"]
+        """Return the sums over a party's rows, 0 for columns that it does not hold."""
+        party = PartyColumns.of(values, plan, asked["patterns"])
+        rows = rows_of(values, party.plan)
+        about = rows.numbers - asked["origin"][party.own]
         groups = [about[rows.classes == c] for c in range(plan.num_classes)]
-        return {
-            "counts": np.array([float(len(group)) for group in groups]),
+        sums = {
+            "counts": np.array([[float(len(group))] for group in groups]),
             "first": np.stack([group.sum(axis=0) for group in groups]),
             "second": np.stack([(group**2).sum(axis=0) for group in groups]),
         }
+        return party.spread(sums, len(plan.numbers))
 
     @classmethod
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield how a party's sums contradict each other or its rows."""
-        yield from miscounted(sums["counts"], plan, rows)
-        yield from impossible(sums["counts"], sums["first"], sums["second"])
+        """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
+        held = sums["counts"].any(axis=0)
+        for counts in sums["counts"].T[held]:
+            yield from miscounted(counts, plan, rows)
+        first, second = sums["first"][..., None], sums["second"][..., None]
+        yield from impossible(sums["counts"], first, second)
 
 
 class Powers(SumsExchange):
@@ -95,6 +109,7 @@ class Powers(SumsExchange):
     name = "powers"
     most = 1
     sent: ClassVar[tuple[Sent, ...]] = (
+        PATTERNS,
         Sent("scale", "standard deviations", ("columns",)),
         Sent("middle", "means over standard deviations", ("columns",)),
         Sent("reach", "where a transform goes on as a line", ("columns",)),
@@ -120,14 +135,17 @@ class Powers(SumsExchange):
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
-        """Sum a party's transformed rows."""
-        rows = rows_of(values, plan)
-        u = rows.numbers / asked["scale"]
-        middle, grid, reach = asked["middle"], asked["grid"], asked["reach"]
+        """Return the sums over a party's rows, 0 for columns that it does not hold."""
+        party = PartyColumns.of(values, plan, asked["patterns"])
+        rows = rows_of(values, party.plan)
+        scale, middle, reach = (asked[name][party.own] for name in ("scale", "middle", "reach"))
+        u = rows.numbers / scale
         groups = [u[rows.classes == c] for c in range(plan.num_classes)]
-        sums = np.stack([power_sums(group, middle, grid, reach) for group in groups], axis=1)
+        sums = [power_sums(group, middle, asked["grid"], reach) for group in groups]
+        powers, squares = np.stack(sums, axis=1)
         logs = np.stack([log_sums(group, reach) for group in groups])
-        return {"logs": logs, "powers": sums[0], "squares": sums[1]}
+        found = {"logs": logs, "powers": powers, "squares": squares}
+        return party.spread(found, len(plan.numbers))
 
 
 # -- moments, and their likelihood on held-out rows -----------------------------------------------
@@ -149,26 +167,36 @@ COORDINATES = tuple(
 )
 
 
-def coordinates_of(asked: Arrays) -> Coordinates:
-    """Return the coordinates that were sent."""
-    return Coordinates(*(asked[name] for name in Coordinates._fields))
+def coordinates_of(asked: Arrays, own: IntArray | slice = slice(None)) -> Coordinates:
+    """Return the coordinates that were sent, of all columns or some."""
+    return Coordinates(*(asked[name][own] for name in Coordinates._fields))
 
 
 class LeafMoments(SumsExchange):
-    """Counts, sums and products of the transformed columns by fold and class."""
+    """Counts, sums and products by pattern, fold and class; tables by fold and class."""
 
     name = "moments"
     most = 1
     sent = (
+        PATTERNS,
         *COORDINATES,
         Sent("offsets", "means of the classes, about which sums are taken", ("classes", "columns")),
     )
     summed = (
-        summed_array("counts", "rows of each fold and class", ("folds", "classes"), "count"),
-        summed_array("first", "sums of each fold and class", ("folds", "classes", "columns")),
+        summed_array(
+            "counts",
+            "rows of each pattern, fold and class",
+            ("patterns", "folds", "classes"),
+            "count",
+        ),
+        summed_array(
+            "first",
+            "sums of each pattern, fold and class",
+            ("patterns", "folds", "classes", "columns"),
+        ),
         summed_array(
             "second",
-            "sums of products of each fold and class",
+            "sums of products of each fold and class, the patterns side by side",
             ("folds", "classes", "column pairs"),
         ),
         summed_array(
@@ -181,49 +209,63 @@ class LeafMoments(SumsExchange):
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
-        """Sum a party's transformed rows."""
-        rows = rows_of(values, plan)
-        z = coordinates_of(asked).apply(rows.numbers) - asked["offsets"][rows.classes]
-        num_classes, d = plan.num_classes, z.shape[1]
-        counts = np.zeros((NUM_FOLDS, num_classes))
-        first = np.zeros((NUM_FOLDS, num_classes, d))
-        second = np.zeros((NUM_FOLDS, num_classes, d * (d + 1) // 2))
-        group = rows.folds * num_classes + rows.classes
+        """Return the sums over a party's transformed rows, 0 for the other patterns."""
+        classes, d, patterns = plan.num_classes, len(plan.numbers), asked["patterns"] > 0
+        party = PartyColumns.of(values, plan, asked["patterns"])
+        rows, own, at = rows_of(values, party.plan), party.own, party.pattern
+        z = coordinates_of(asked, own).apply(rows.numbers) - asked["offsets"][rows.classes][:, own]
+        group = rows.folds * classes + rows.classes
+        counts = np.zeros((len(patterns), NUM_FOLDS, classes))
+        first = np.zeros((len(patterns), NUM_FOLDS, classes, d))
+        second = np.zeros((NUM_FOLDS, classes, triangles_of(patterns)[-1].stop))
         order = np.argsort(group, kind="stable")
-        starts = np.searchsorted(group[order], np.arange(NUM_FOLDS * num_classes + 1))
-        for index in range(NUM_FOLDS * num_classes):
+        starts = np.searchsorted(group[order], np.arange(NUM_FOLDS * classes + 1))
+        for index in range(NUM_FOLDS * classes if len(own) else 0):
             part = z[order[starts[index] : starts[index + 1]]]
-            at = divmod(index, num_classes)
-            counts[at], first[at] = len(part), part.sum(axis=0)
-            second[at] = upper_triangles(part.T @ part)
-        tables = tables_of(rows.categories, group, NUM_FOLDS * num_classes, plan.sizes)
+            fold, c = divmod(index, classes)
+            counts[at, fold, c], first[at, fold, c, own] = len(part), part.sum(axis=0)
+            second[fold, c, party.triangle] = upper_triangles(part.T @ part)
+        tables = np.zeros((NUM_FOLDS * classes, sum(plan.sizes)))
+        tables[:, party.states] = tables_of(rows.categories, group, len(tables), party.plan.sizes)
         return {
             "counts": counts,
             "first": first,
             "second": second,
-            "tables": tables.reshape(NUM_FOLDS, num_classes, sum(plan.sizes)),
+            "tables": tables.reshape(NUM_FOLDS, classes, -1),
         }
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        d = len(plan.numbers)
-        own = {"columns": d, "column pairs": d * (d + 1) // 2, "states": sum(plan.sizes)}
-        return {**super().sizes(plan, asked), **own, "folds": NUM_FOLDS}
+        own = {"patterns": len(asked["patterns"]), "columns": len(plan.numbers)}
+        own |= {"folds": NUM_FOLDS, "states": sum(plan.sizes)}
+        pairs = triangles_of(asked["patterns"] > 0)[-1].stop
+        return {**super().sizes(plan, asked), **own, "column pairs": pairs}
 
     @classmethod
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield how a party's sums contradict each other or its rows."""
-        counts, first = sums["counts"], sums["first"]
-        squares = np.diagonal(symmetric(sums["second"], len(plan.numbers)), axis1=-2, axis2=-1)
-        yield from miscounted(counts, plan, rows)
-        yield from impossible(counts, first, squares)
-        if (by_category(sums["tables"], plan) != counts[..., None]).any():
+        """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
+        counts, patterns = sums["counts"], asked["patterns"] > 0
+        if counts.any():
+            yield from miscounted(counts, plan, rows)
+        counted = by_category(sums["tables"], plan)
+        held = counted.any(axis=(0, 1))
+        of_pattern = counts.sum(axis=0)[..., None]
+        if of_pattern.any() and (counted != of_pattern)[..., held].any():
             yield "the states of a category do not count the rows of each class"
+        for own in np.moveaxis(counted, -1, 0)[held]:
+            yield from miscounted(own, plan, rows)
+        for one, first, own, place in zip(
+            counts, sums["first"], columns_of(patterns), triangles_of(patterns), strict=True
+        ):
+            products = symmetric(sums["second"][..., place], len(own))
+            squares = np.diagonal(products, axis1=-2, axis2=-1)
+            yield from impossible(one, first[..., own], squares)
 
 
+#: Moments and tables of all columns, without each fold of the rows.
 FOLD_MOMENTS = (
     Sent("means", "of each class, without each fold", ("folds", "classes", "columns")),
     Sent("covariances", "of each class, without each fold", ("folds", "classes", "column pairs")),
@@ -237,8 +279,19 @@ class HeldOut(SumsExchange):
     name = "held-out"
     most = 1
     sent = (
+        PATTERNS,
         *COORDINATES,
-        *FOLD_MOMENTS,
+        Sent(
+            "means",
+            "of each class in each pattern, without each fold",
+            ("patterns", "folds", "classes", "columns"),
+        ),
+        Sent(
+            "covariances",
+            "of each class, without each fold, the patterns side by side",
+            ("folds", "classes", "column pairs"),
+        ),
+        FOLD_MOMENTS[-1],
         Sent("weights", "shares of the classes", ("classes",)),
         Sent("blocks", "block of each column, by fold and cut", ("folds", "cuts", "columns")),
         Sent("tails", "inverse degrees of freedom", ("tails",)),
@@ -253,29 +306,31 @@ class HeldOut(SumsExchange):
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
-        rows = rows_of(values, plan)
-        z = coordinates_of(asked).apply(rows.numbers)
-        covariances = symmetric(asked["covariances"], z.shape[1])
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(asked["weights"])
-        judgements = []
-        for fold in range(NUM_FOLDS):
-            own = rows.folds == fold
-            log_states = log_probabilities(rows.categories[own], asked["tables"][fold], plan.sizes)
-            judgements.append(
-                judge(
+        party = PartyColumns.of(values, plan, asked["patterns"])
+        blocks, dof = asked["blocks"][..., party.own].astype(np.int64), dof_of(asked["tails"])
+        likelihoods, log_losses = np.zeros(len(dof)), np.zeros((blocks.shape[1], len(dof)))
+        if len(party.own):
+            rows, sizes = rows_of(values, party.plan), party.plan.sizes
+            z = coordinates_of(asked, party.own).apply(rows.numbers)
+            means = asked["means"][party.pattern][..., party.own]
+            covariances = symmetric(asked["covariances"][..., party.triangle], z.shape[1])
+            tables = asked["tables"][..., party.states]
+            with np.errstate(divide="ignore"):
+                log_weights = np.log(asked["weights"])
+            for fold in range(NUM_FOLDS):
+                own = rows.folds == fold
+                log_states = log_probabilities(rows.categories[own], tables[fold], sizes)
+                judged = judge(
                     z[own],
                     rows.classes[own],
-                    ClassMoments(asked["means"][fold], covariances[fold]),
+                    ClassMoments(means[fold], covariances[fold]),
                     log_weights + log_states.sum(axis=2),
-                    asked["blocks"][fold].astype(np.int64),
-                    dof_of(asked["tails"]),
+                    blocks[fold],
+                    dof,
                 )
-            )
-        return {
-            "likelihoods": np.sum([one.likelihoods for one in judgements], axis=0),
-            "log_losses": np.sum([one.log_losses for one in judgements], axis=0),
-        }
+                likelihoods += judged.likelihoods
+                log_losses += judged.log_losses
+        return {"likelihoods": likelihoods, "log_losses": log_losses}
 
 
 # -- head and threshold ---------------------------------------------------------------------------

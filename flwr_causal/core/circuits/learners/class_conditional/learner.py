@@ -10,8 +10,7 @@ All parameters are functions of sums over rows (`exchanges`). `ClassConditional.
 them, by `chosen_coordinates`, `chosen_leaves` and `_with_prediction`.
 
 Rows must be complete. A class of which no party has a row is left out; a class with a single row
-has the covariance that all classes share. Parties may hold different columns (`pattern`): what they
-are sent and return differs then, what follows from it does not.
+has the covariance that all classes share. Parties may hold different columns (`pattern`).
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     tails_of,
 )
 from flwr_causal.core.circuits.learners.class_conditional.pattern import (
-    OF_DIFFERENT_COLUMNS,
     ColumnPatterns,
     spread,
     triangles_of,
@@ -135,7 +133,6 @@ class ClassConditional(TrainingWithHead):
         LeavesHead,
         LeavesChoice,
         LeavesThreshold,
-        *OF_DIFFERENT_COLUMNS.values(),
     )
     columns_may_differ: ClassVar[bool] = True
 
@@ -175,8 +172,8 @@ class Scaled(NamedTuple):
 
     Parameters
     ----------
-    counts : ndarray of float, shape (C, 1) or (C, d)
-        Rows of each class, of all columns or of each one.
+    counts : ndarray of float, shape (C, d)
+        Rows of each class with each column.
     coordinates : Coordinates
     means : ndarray of float, shape (C, d)
         Of the classes in the coordinates, 0 for a class without rows.
@@ -197,17 +194,21 @@ def chosen_coordinates(plan: TrainingPlan, patterns: ColumnPatterns) -> Summing[
     """
     options: ClassConditional = plan.learner
     origin = np.zeros(len(plan.numbers))
-    summed = yield patterns.ask(LeafScale, origin=origin)
-    mean, variance = _mean_and_variance(summed, plan)
+    summed = yield LeafScale.ask(patterns=patterns.sent, origin=origin)
+    mean, variance = _mean_and_variance(summed)
     if is_far(mean, variance):
         origin = mean
-        summed = yield patterns.ask(LeafScale, origin=origin)
+        summed = yield LeafScale.ask(patterns=patterns.sent, origin=origin)
     scaled = _standardized(plan, origin, summed)
     if options.powers == (1.0,):
         return scaled
     known, grid = scaled.coordinates, np.array(options.powers)
-    summed = yield patterns.ask(
-        Powers, scale=known.scale, middle=known.middle, reach=known.reach, grid=grid
+    summed = yield Powers.ask(
+        patterns=patterns.sent,
+        scale=known.scale,
+        middle=known.middle,
+        reach=known.reach,
+        grid=grid,
     )
     return _transformed(scaled, grid, summed)
 
@@ -224,13 +225,13 @@ def chosen_leaves(
     """
     options: ClassConditional = plan.learner
     coordinates = scaled.coordinates._asdict()
-    summed = yield patterns.ask(LeafMoments, **coordinates, offsets=scaled.means)
+    summed = yield LeafMoments.ask(patterns=patterns.sent, **coordinates, offsets=scaled.means)
     found = FoldedMoments.of(plan, patterns, scaled.means, summed)
     blocks, sent_blocks = _blocks(patterns, found, options.cuts)
     likelihoods, log_losses = np.zeros(1), np.zeros((1, 1))  # where there is nothing to choose
     if len(options.dof) > 1 or (len(options.cuts) > 1 and (found.counts > 0).sum() > 1):
-        summed = yield patterns.ask(
-            HeldOut,
+        summed = yield HeldOut.ask(
+            patterns=patterns.sent,
             **coordinates,
             **found.without_each(patterns),
             weights=found.shares,
@@ -244,9 +245,11 @@ def chosen_leaves(
     )
     if plan.target is None or patterns.differ:
         return trained
+    without_each = found.without_each(patterns)
     features = {
         **coordinates,
-        **found.without_each(patterns),
+        **without_each,
+        "means": without_each["means"][0],
         "blocks": choice.blocks.astype(np.float64),
         "tails": tails_of([choice.block_dof]),
     }
@@ -273,11 +276,9 @@ def _with_prediction(
 # -- what follows from the parties' sums ----------------------------------------------------------
 
 
-def _mean_and_variance(
-    summed: Mapping[str, FloatArray], plan: TrainingPlan
-) -> tuple[FloatArray, FloatArray]:
+def _mean_and_variance(summed: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
     """Return mean minus origin and variance of each column, shape (d,)."""
-    n = _rows_of_classes(summed, plan).sum(axis=0)
+    n = summed["counts"].sum(axis=0)
     if n.min() < 2:
         few = int(n.min())
         raise DataError(f"the parties have {few} rows that count: at least 2 are needed")
@@ -285,17 +286,12 @@ def _mean_and_variance(
     return mean, summed["second"].sum(axis=0) / n - mean**2
 
 
-def _rows_of_classes(summed: Mapping[str, FloatArray], plan: TrainingPlan) -> FloatArray:
-    """Return the rows of each class, of all columns (C, 1) or of each one (C, d)."""
-    return summed["counts"].reshape(plan.num_classes, -1)
-
-
 def _standardized(
     plan: TrainingPlan, origin: FloatArray, summed: Mapping[str, FloatArray]
 ) -> Scaled:
     """Return coordinates with powers of 1, from sums about an origin."""
-    counts = _rows_of_classes(summed, plan)
-    shift, variance = _mean_and_variance(summed, plan)
+    counts = summed["counts"]
+    shift, variance = _mean_and_variance(summed)
     mean = origin + shift
     constant = variance <= (CONSTANT_TOLERANCE * np.abs(mean)) ** 2
     if constant.any():
@@ -373,7 +369,7 @@ class FoldedMoments:
     ) -> FoldedMoments:
         """Return the moments, from sums about ``offsets``; held-out folds choose shrinkages."""
         options: ClassConditional = plan.learner
-        folds = _sums_of_patterns(plan, patterns, offsets, summed)
+        folds = _sums_of_patterns(patterns, offsets, summed)
         totals = [one.total() for one in folds]
         counts = np.sum([one.counts for one in totals], axis=0)
         if counts.sum() <= (counts > 0).sum():
@@ -398,27 +394,23 @@ class FoldedMoments:
             shrunk_moments(one.without_each(), shrinkage)
             for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
         ]
-        means = moments[0].means
-        if patterns.differ:
-            parts = zip(moments, patterns.columns, strict=True)
-            means = np.stack([spread(one.means, own, len(self.plan.numbers)) for one, own in parts])
+        parts = zip(moments, patterns.columns, strict=True)
+        means = [spread(one.means, own, len(self.plan.numbers)) for one, own in parts]
         others = self.tables.sum(axis=0) - self.tables
         triangles = [upper_triangles(one.covariances) for one in moments]
         return {
-            "means": means,
+            "means": np.stack(means),
             "covariances": np.concatenate(triangles, axis=-1),
             "tables": probabilities(others, self.plan.sizes),
         }
 
 
 def _sums_of_patterns(
-    plan: TrainingPlan,
     patterns: ColumnPatterns,
     offsets: FloatArray,
     summed: Mapping[str, FloatArray],
 ) -> tuple[ClassSums, ...]:
     """Return the sums of each pattern, over its columns."""
-    shape = (len(patterns.held), NUM_FOLDS, plan.num_classes)
     return tuple(
         ClassSums(
             counts,
@@ -427,8 +419,8 @@ def _sums_of_patterns(
             offsets[:, own],
         )
         for counts, first, own, triangle in zip(
-            summed["counts"].reshape(shape),
-            summed["first"].reshape(*shape, -1),
+            summed["counts"],
+            summed["first"],
             patterns.columns,
             triangles_of(patterns.held),
             strict=True,
@@ -467,14 +459,14 @@ def _blocks(
     -------
     of_all : ndarray of int, shape (cuts, d)
         Of all rows.
-    sent : ndarray of int, shape (folds, cuts, d) or (cuts, d)
+    sent : ndarray of int, shape (folds, cuts, d)
         Without each fold; the same for every fold where parties hold different columns, as few rows
         have all of them.
     """
     if patterns.differ:
         within = np.einsum("c,cij->ij", found.shares, found.moments.covariances)
         blocks = correlation_blocks(within, cuts)
-        return blocks, blocks
+        return blocks, np.broadcast_to(blocks, (NUM_FOLDS, *blocks.shape))
     sums = found.folds[0]
     return _cut_blocks(sums.total(), cuts), _cut_blocks(sums.without_each(), cuts)
 

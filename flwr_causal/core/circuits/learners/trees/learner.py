@@ -288,22 +288,40 @@ class Pairs(SumsExchange):
         ),
     )
 
+    num_folds: ClassVar[int] = 1
+
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows."""
-        return {"counts": pair_sums_of(rows_by_class(values, plan), plan)}
+        groups = FoldedRows.of(values, plan, cls.num_folds).groups(cls.num_folds, plan.num_classes)
+        return {"counts": pair_sums_of(groups, plan)}
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        return {**super().sizes(plan, asked), "pairs": _all_states(plan).num_pairs}
+        groups, pairs = cls.num_folds * plan.num_classes, _all_states(plan).num_pairs
+        return {**super().sizes(plan, asked), "groups": groups, "pairs": pairs}
 
     @classmethod
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's counts contradict each other or its rows."""
-        yield from _miscounted_pairs(sums["counts"], plan, rows)
+        yield from _miscounted_pairs(sums["counts"], plan, rows, cls.num_folds)
+
+
+class FoldPairs(Pairs):
+    """Counts of pairs of states for each fold of the rows and class."""
+
+    name = "fold-pairs"
+    only = HAS_HEAD
+    summed = (
+        summed_array(
+            "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
+        ),
+    )
+
+    num_folds = NUM_FOLDS
 
 
 def automatic_components(rows: float, parameters: int) -> int:
@@ -577,37 +595,6 @@ class Odds(SumsExchange):
         yield from miscounted(sums["log_odds"], plan, rows)
 
 
-class FoldPairs(SumsExchange):
-    """Counts of pairs of states for each fold of the rows and class."""
-
-    name = "fold-pairs"
-    most = 1
-    only = HAS_HEAD
-    summed = (
-        summed_array(
-            "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
-        ),
-    )
-
-    @classmethod
-    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
-        """Count a party's rows."""
-        rows = FoldedRows.of(values, plan, NUM_FOLDS)
-        return {"counts": pair_sums_of(rows.groups(NUM_FOLDS, plan.num_classes), plan)}
-
-    @classmethod
-    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
-        """Return the sizes that follow from the plan and what was sent."""
-        return {"groups": NUM_FOLDS * plan.num_classes, "pairs": _all_states(plan).num_pairs}
-
-    @classmethod
-    def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
-    ) -> Iterator[str]:
-        """Yield how a party's counts contradict each other or its rows."""
-        yield from _miscounted_pairs(sums["counts"], plan, rows, NUM_FOLDS)
-
-
 class FoldFeatures(Features):
     """Log probabilities of states and pairs under each class."""
 
@@ -749,12 +736,11 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
         pooled = PooledPairs.of(plan, counts)
         mixtures = pooled.drawn_mixtures(self, plan.seed)
         complete = np.array(float(pooled.layout.complete))
-        for _ in range(self.product_steps):
-            summed = yield TreeProducts.ask(complete=complete, **to_arrays(mixtures))
-            mixtures = pooled.products(mixtures, summed["counts"])
-        for _ in range(self.tree_steps):
-            summed = yield TreeCounts.ask(complete=complete, **to_arrays(mixtures))
-            mixtures = pooled.trees(mixtures, summed["counts"], self.strengths)
+        for step in [TreeProducts] * self.product_steps + [TreeCounts] * self.tree_steps:
+            summed = yield step.ask(complete=complete, **to_arrays(mixtures))
+            mixtures = pooled.mixtures(
+                mixtures, summed["counts"], self.strengths if step.pairs else None
+            )
         trained = TreesTrained(plan, pooled.rows, mixtures)
         if plan.target is not None and self.head:
             trained = yield from self._with_head(trained)
@@ -844,33 +830,31 @@ class PooledPairs:
             mixtures.append(Mixtures(trees, log_weights(np.ones((options.ensembles, size)))))
         return tuple(mixtures)
 
-    def products(self, mixtures: tuple[Mixtures, ...], counts: FloatArray) -> tuple[Mixtures, ...]:
-        """Return the mixtures after a step with the counts of `TreeProducts`."""
-        return tuple(
-            _mixture(own, products(self.layout, self.layout.state_counts(own), cells), known)
-            for own, cells, known in self._by_class(mixtures, counts)
-        )
-
-    def trees(
-        self, mixtures: tuple[Mixtures, ...], counts: FloatArray, strengths: Sequence[float]
+    def mixtures(
+        self,
+        known: tuple[Mixtures, ...],
+        counts: FloatArray,
+        strengths: Sequence[float] | None = None,
     ) -> tuple[Mixtures, ...]:
-        """Return the mixtures after a step with the counts of `TreeCounts`."""
-        return tuple(
-            _mixture(own, shrunk_trees(self.layout, own, cells, strengths), known)
-            for own, cells, known in self._by_class(mixtures, counts)
-        )
+        """Return the mixtures after a step of EM.
 
-    def _by_class(
-        self, mixtures: tuple[Mixtures, ...], counts: FloatArray
-    ) -> Iterator[tuple[FloatArray, FloatArray, Mixtures]]:
-        """Yield for each class its counts, its table and its mixtures."""
-        ends = np.cumsum([known.size for known in mixtures])[:-1]
-        yield from zip(np.split(counts, ends), self.cells, mixtures, strict=True)
-
-
-def _mixture(counts: FloatArray, trees: Trees, known: Mixtures) -> Mixtures:
-    """Return a mixture of new trees with weights by their rows."""
-    return Mixtures(trees, log_weights(counts[:, 0].reshape(known.log_weights.shape)))
+        Parameters
+        ----------
+        known : tuple of Mixtures
+            Those of the step's responsibilities.
+        counts : ndarray of float
+            Of `TreeCounts`, or, without strengths, of `TreeProducts`.
+        strengths : sequence of float, optional
+            Of the trees' prior, see `shrunk_trees`. Default: columns are independent.
+        """
+        made, ends = [], np.cumsum([one.size for one in known])[:-1]
+        for own, cells, one in zip(np.split(counts, ends), self.cells, known, strict=True):
+            if strengths is None:
+                trees = products(self.layout, self.layout.state_counts(own), cells)
+            else:
+                trees = shrunk_trees(self.layout, own, cells, strengths)
+            made.append(Mixtures(trees, log_weights(own[:, 0].reshape(one.log_weights.shape))))
+        return tuple(made)
 
 
 def _check_rows(rows: FloatArray, plan: TrainingPlan) -> None:

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from flwr_causal.core.circuits.kernels import complete_rows
 from flwr_causal.core.circuits.learners.trees.pair_sums import round_weights
-from flwr_causal.core.circuits.leaves.chow_liu_tree import Flat, incomplete_rows
+from flwr_causal.core.circuits.leaves.chow_liu_tree import Flat, Forest
 from flwr_causal.core.compiled import compiled
 from flwr_causal.core.ties import TIE, first_largest
 
@@ -122,29 +121,29 @@ class Trees:
         result = np.empty((codes.shape[1], self.num_trees))
         for start in range(0, len(result), ROWS):
             rows = slice(start, start + ROWS)
-            result[rows] = self._log_densities(np.ascontiguousarray(codes[:, rows]))
+            result[rows] = self._forest.log_densities(np.ascontiguousarray(codes[:, rows]), few=0).T
         return result
 
-    def _log_densities(self, codes: Codes) -> FloatArray:
-        missing = (codes < 0).any(axis=0)
+    @cached_property
+    def _forest(self) -> Forest:
         count, d = self.parents.shape
-        result: FloatArray = complete_rows(
-            np.maximum(codes, 0),
+        columns, places = np.arange(d), np.cumsum(self.states) - self.states
+        tables = np.exp(self.log_tables)
+        trees = [
+            (columns, Flat(order, parents, self.states, starts, places, tables))
+            for order, parents, starts in zip(self.orders, self.parents, self.starts, strict=True)
+        ]
+        return Forest(
+            trees,
+            np.arange(count),
+            columns,
             np.arange(count + 1) * d,
-            np.tile(np.arange(d), count),
+            np.tile(columns, count),
             self.parents.ravel(),
             np.tile(self.states, count),
             self.starts.ravel(),
             self.log_tables,
-        ).T
-        if missing.any():
-            rows, columns = codes[:, missing], np.arange(d)
-            tables, places = np.exp(self.log_tables), np.cumsum(self.states) - self.states
-            for tree in range(count):
-                order, parents, starts = self.orders[tree], self.parents[tree], self.starts[tree]
-                flat = Flat(order, parents, self.states, starts, places, tables)
-                result[missing, tree] = incomplete_rows(rows, columns, flat)
-        return result
+        )
 
     def without(self, codes: Codes, weights: FloatArray) -> FloatArray:
         """Return by how much the log density of each row changes if it is taken out, (n, K).

@@ -1,1 +1,0 @@
-"""Einsum networks in torch: layout, layers, evaluation, and the leaf that the engine sees."""

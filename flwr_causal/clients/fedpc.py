@@ -14,11 +14,9 @@ from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import TrainingTask
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
-from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.learners.by_name import learner_of
 from flwr_causal.core.circuits.learners.trees.marks import marks, owners
-from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
@@ -33,9 +31,6 @@ from flwr_causal.protocol.fedpc import (
     DENSITIES,
     DEPENDENCE,
     FILLED,
-    JOINT_PRODUCTS,
-    JOINT_START,
-    JOINT_TREES,
     LOCAL,
     LOCAL_OF,
     MOMENTS,
@@ -158,29 +153,9 @@ class FedPCClient(ColumnsClient):
             column = domain.index(str(self._target))
             classes = values[:, column].astype(np.int64)
             reply["classes"] = own.class_rows(classes, int(domain.num_states[column]))
-        elif weights == "aligned":
-            reply["labels"] = own.labels[asked["common"]]
         elif weights == "em":
             reply["densities"] = party_answers.log_densities(own.circuits, values[asked["common"]])
         return reply | self._stored(own.circuits, domain, central=central)
-
-    @answers(JOINT_START)
-    def joint_start(self, asked: Asked) -> Arrays:
-        """Start the party's part of each joint component from the anchor rows."""
-        part = PartyTrees.started(self._joint_rows(asked), asked["anchors"])
-        return {"densities": part.log_densities()}
-
-    @answers(JOINT_PRODUCTS)
-    def joint_products(self, asked: Asked) -> Arrays:
-        """Fit the party's part of each joint component, with independent columns."""
-        return {"densities": self._joint_part(asked, trees=False).log_densities()}
-
-    @answers(*JOINT_TREES.values())
-    def joint_trees(self, asked: Asked) -> Arrays:
-        """Fit the party's part of each joint component, a Chow-Liu tree, and store the circuits."""
-        rows = self._joint_rows(asked)
-        circuits = self._joint_part(asked, trees=True).circuits()
-        return self._stored(circuits, rows.domain, central=asked.exchange is JOINT_TREES[True])
 
     @answers(RECALL)
     def recall_circuits(self, asked: Asked) -> Arrays:
@@ -288,21 +263,6 @@ class FedPCClient(ColumnsClient):
         """Return the party's rows as values of a domain; columns it does not hold are missing."""
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
-
-    def _joint_rows(self, asked: Asked) -> PartyRows:
-        """Return the party's columns of the common rows, computed once a process."""
-        domain = self._own_domain(asked)
-        values = self._own_values(domain)[asked["common"]]
-        return self.once("joint rows", lambda: PartyRows.of(domain, values, self._target))
-
-    def _joint_part(self, asked: Asked, *, trees: bool) -> PartyTrees:
-        """Return the party's part of the components, from their responsibilities for each row."""
-        return PartyTrees.made(
-            self._joint_rows(asked),
-            asked["shared"] * UNIT,
-            trees=trees,
-            minimum_count=self._minimum_count,
-        )
 
     def _trained(
         self, domain: Domain, values: FloatArray, tasks: Sequence[TrainingTask], weights: str

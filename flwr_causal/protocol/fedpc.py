@@ -251,24 +251,10 @@ def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
         return f"the clusters of a group of columns count {wrong} rows, but the party reported {n}"
     if "classes" in arrays and (arrays["classes"].sum(axis=0) != rows).any():
         return "'classes' does not count the rows of each circuit"
-    if "labels" in arrays:
-        if (arrays["labels"] >= sizes).any():
-            return "'labels' has a cluster that there is not"
-        places = (arrays["labels"].astype(np.int64) + first).ravel()
-        if (np.bincount(places, minlength=len(rows)) > rows).any():
-            return "'labels' counts more rows of a cluster than it has"
     if "circuits" in arrays:
         groups = np.repeat(known.sent["tasks"] > 0, sizes, axis=0)
         return _other_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
     return ""
-
-
-def _other_parts(arrays: Arrays, known: ReplyContext) -> str:
-    """Return a complaint if the circuits are not the party's parts of the components, else ""."""
-    held = set(known.report.names)
-    names = joint_domain(known.setup, known.sent).names
-    columns = [j for j, name in enumerate(names) if name in held]
-    return _other_circuits(arrays, known, [columns] * known.sizes["components"])
 
 
 def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
@@ -351,7 +337,7 @@ DEPENDENCE = Exchange(
         ),
     ),
     when="if the parties have different columns and common rows; not where states are "
-    "counted, and where there is no target and the weights are 'em'",
+    "counted, and where the weights are 'em'",
     only=_TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
     most=1,
     same_parties=True,
@@ -372,7 +358,6 @@ _LOCAL = Exchange(
         Disclosure("sizes", "number of circuits of each group", ("tasks",), "index"),
     ),
     same_parties=True,
-    remembered=True,
     contradiction=_other_clusters,
     unfitting=_other_domain,
 )
@@ -381,13 +366,6 @@ _EVIDENCE = {
     "counts": None,
     "classes": Disclosure(
         "classes", "rows of each class in each circuit", ("classes", "circuits"), "count"
-    ),
-    "aligned": Disclosure(
-        "labels",
-        "the cluster of each common row in each group of columns",
-        ("common", "tasks"),
-        "index",
-        rows=_COMMON_ROWS,
     ),
     "em": Disclosure(
         "densities",
@@ -399,109 +377,33 @@ _EVIDENCE = {
 }
 
 
-def _with_circuits(exchange: Exchange, meaning: str = "") -> Exchange:
-    """Return the exchange in which the circuits are also sent to the server."""
-    return replace(
-        exchange,
-        name=f"{exchange.name}, circuits sent",
-        meaning=f"{exchange.meaning}; the circuits are sent to the server",
-        returns=(*exchange.returns, _CIRCUITS),
-        remembered=False,
-        only=exchange.only & When(queries="central"),
-    )
-
-
-def _without_circuits(exchange: Exchange) -> Exchange:
-    """Return the exchange in which the circuits stay with the party."""
-    return replace(exchange, only=exchange.only & When(queries="federated"))
-
-
-def _local(weights: str) -> Exchange:
+def _local(weights: str, *, central: bool) -> Exchange:
+    """Return the exchange of a training in one pass; with the circuits if they are sent."""
     evidence = _EVIDENCE[weights]
-    aligned = weights in ("aligned", "em")
+    own = (evidence, _CIRCUITS if central else None)
     return replace(
         _LOCAL,
-        name=f"local, weights by {weights}",
-        sends=(*_LOCAL.sends, *([_COMMON] if aligned else [])),
-        returns=(*_LOCAL.returns, *([evidence] if evidence else [])),
+        name=f"local, weights by {weights}{', circuits sent' * central}",
+        meaning=f"{_LOCAL.meaning}{'; the circuits are sent to the server' * central}",
+        sends=(*_LOCAL.sends, *([_COMMON] if weights == "em" else [])),
+        returns=(*_LOCAL.returns, *(one for one in own if one)),
         most=1,
-        only=_ONE_PASS & When(weights=("auto", weights)),
+        remembered=not central,
+        only=_ONE_PASS
+        & When(weights=("auto", weights))
+        & When(queries="central" if central else "federated"),
     )
 
 
 #: By weights, and by whether the circuits are sent to the server.
 LOCAL = {
-    (weights, central): kind(_local(weights))
+    (weights, central): _local(weights, central=central)
     for weights in _EVIDENCE
-    for central, kind in ((False, _without_circuits), (True, _with_circuits))
+    for central in (False, True)
 }
 
 #: By the name of such an exchange, the weights, and whether the circuits are sent to the server.
 LOCAL_OF = {one.name: key for key, one in LOCAL.items()}
-
-_EACH_AT_ONE = "if each column is at one party"
-_JOINT = _ONE_PASS & When(weights=("auto", "em"), learner=("auto", "trees", "class-conditional"))
-_JOINT_DENSITIES = Disclosure(
-    "densities",
-    "log density of the party's columns of each common row under each component. The server can "
-    "infer the row's class from them if the party holds the class",
-    ("common", "components"),
-    "log-density",
-    rows=_COMMON_ROWS,
-)
-_SHARED = Sent(
-    "shared",
-    "the responsibility of each component for each common row, given all its columns; every party "
-    "learns from it which rows are similar",
-    ("common", "components"),
-)
-JOINT_START = Exchange(
-    "joint start",
-    "the parties start the components that they train together, each from one common row",
-    sends=(
-        _COMMON,
-        Sent(
-            "anchors",
-            "the common row from which each component starts",
-            ("mixtures", "each"),
-            values="index",
-            below="common",
-        ),
-        _DOMAIN,
-    ),
-    returns=(_JOINT_DENSITIES,),
-    when=_EACH_AT_ONE,
-    most=1,
-    only=_JOINT,
-    same_parties=True,
-    unfitting=_other_domain,
-)
-JOINT_PRODUCTS = Exchange(
-    "joint products",
-    "each party fits its part of each component, with independent columns",
-    sends=(_COMMON, _SHARED, _DOMAIN),
-    returns=(_JOINT_DENSITIES,),
-    when=_EACH_AT_ONE,
-    only=_JOINT,
-    same_parties=True,
-    unfitting=_other_domain,
-)
-_TREES = Exchange(
-    "joint trees",
-    "each party fits its part of each component, of numbers a leaf and of categories a tree",
-    sends=(_COMMON, _SHARED, _DOMAIN),
-    when=_EACH_AT_ONE,
-    most=1,
-    only=_JOINT,
-    same_parties=True,
-    remembered=True,
-    unfitting=_other_domain,
-)
-#: By whether the circuits are sent to the server.
-JOINT_TREES = {
-    False: _without_circuits(_TREES),
-    True: replace(_with_circuits(_TREES), contradiction=_other_parts),
-}
 
 RECALL = Exchange(
     "recall",
@@ -586,9 +488,6 @@ CONTRACT = Contract(
         MASKED_TABLES,
         PRODUCTS,
         *LOCAL.values(),
-        JOINT_START,
-        JOINT_PRODUCTS,
-        *JOINT_TREES.values(),
         RECALL,
         DENSITIES,
         PEAKS,

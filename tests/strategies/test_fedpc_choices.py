@@ -44,7 +44,7 @@ def expected(same, ids, known, numbers, shared, options):
         if target and known:
             weights = "classes"
         elif ids:
-            weights = "aligned" if target else "em"
+            weights = "em"
     if "weights" in options:
         training = "one-pass"
         if not same:

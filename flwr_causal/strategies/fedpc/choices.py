@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.holdings import Holdings
     from flwr_causal.strategies.fedpc.options import FedPCOptions
 
-#: Weights of combinations of clusters that follow from common rows.
-ALIGNED_WEIGHTS = ("aligned", "em")
-
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -134,8 +131,8 @@ TRAINING = (
     ),
     Rule("one-pass", "otherwise", _otherwise),
 )
+#: Of a training "sums" whose random projections show mostly nonlinear dependence.
 TRAINING_OF_NONLINEAR = (
-    Rule("one-pass", 'there is no target; `weights` is "em"', lambda facts: not facts.target),
     Rule("triples", "`training` could be `triples`, see above", lambda facts: facts.countable),
     Rule("sums", "otherwise; a warning says what is lost", _otherwise),
 )
@@ -147,7 +144,6 @@ WEIGHTS = (
         lambda facts: bool(facts.target) and facts.class_of_all_or_none,
     ),
     Rule("counts", "rows have no ids", lambda facts: not facts.holdings.ids),
-    Rule("aligned", "there is a target", lambda facts: bool(facts.target)),
     Rule("em", "otherwise", _otherwise),
 )
 
@@ -226,11 +222,11 @@ def weights_of_tables(facts: Facts) -> str:
         return first(WEIGHTS, facts)
     if asked == "classes" and not (facts.target and facts.class_of_all_or_none):
         raise ConfigError(
-            "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
+            "weights='classes' needs a target that all parties hold: take 'em' or 'counts'"
         )
-    if asked in ALIGNED_WEIGHTS and not facts.holdings.ids:
+    if asked == "em" and not facts.holdings.ids:
         raise ConfigError(
-            f"weights='{asked}' needs rows that are aligned by ids: name the column "
+            "weights='em' needs rows that are aligned by ids: name the column "
             "of ids with row_id, or take weights='counts'"
         )
     return asked

@@ -20,9 +20,7 @@ exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
        place of all but the first sums;
      - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
        `counts.counted_states`);
-     - "one-pass": Algorithm 1 too, with weights by counts or our own (``LOCAL``; `dependence`), or
-       components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
-       ``JOINT_TREES``; `dependence.joint_trees`).
+     - "one-pass": Algorithm 1 too, with weights by counts or our own (``LOCAL``; `dependence`).
 
 With the option ``trained`` the parties are asked for the circuits of an earlier run instead
 (``RECALL``; `kept_circuits`).
@@ -65,16 +63,9 @@ from flwr_causal.runtime.connection import Connection
 from flwr_causal.runtime.options import Baselines
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
-from flwr_causal.strategies.fedpc.choices import (
-    ALIGNED_WEIGHTS,
-    TRAINING_OF_NONLINEAR,
-    first,
-)
 from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
 from flwr_causal.strategies.fedpc.dependence import (
     aligned_rows,
-    joint_components,
-    joint_trees,
     measured_dependence,
     weighted_clusters,
 )
@@ -83,7 +74,6 @@ from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import (
     Remarks,
     lost,
-    lost_by_clusters,
     lost_by_counts,
     lost_by_leaves,
     lost_by_training,
@@ -129,8 +119,6 @@ NO_IDS = (
     "give every party's table a column of ids of its rows, 'row_id' or the one that the option "
     "row_id names"
 )
-#: Learners of which parties with different columns can train components together.
-TRAINED_TOGETHER = ("trees", "class-conditional")
 
 
 class FedPC(CausalStrategy):
@@ -316,7 +304,7 @@ class FedPC(CausalStrategy):
         dependence: Dependence | None = None
         if self._matches_rows(plan):
             common = yield from self._common_rows(plan, remarks)
-        if common is not None and self._measures(plan):
+        if common is not None and plan.weights != "em":  # which keep the dependence
             dependence = yield from self._with_variables(plan, measured_dependence(plan, common))
             plan = self._replanned(plan, remarks, dependence)
             if plan.training == "triples":
@@ -328,22 +316,14 @@ class FedPC(CausalStrategy):
             return plan, model, COMPLETE
         if plan.training == "sums":
             return (yield from self._with_variables(plan, self._summed(plan, remarks, dependence)))
-        return (yield from self._in_one_pass(plan, remarks, common, dependence))
+        return (yield from self._in_one_pass(plan, remarks, common))
 
     def _matches_rows(self, plan: CircuitPlan) -> bool:
         """Whether common rows are needed for the weights, or to measure a dependence."""
         if plan.training == "triples":
             return False
         asked = self.options.weights != "auto" and plan.training == "one-pass"
-        return plan.weights in ALIGNED_WEIGHTS or bool(not asked and plan.holdings.apart.any())
-
-    def _measures(self, plan: CircuitPlan) -> bool:
-        """Whether the dependence between columns apart is measured.
-
-        Not with the weights "em", which keep it, and not where the options ask for "aligned".
-        """
-        asked = self.options.weights != "auto"
-        return plan.weights != "em" and not (plan.weights == "aligned" and asked)
+        return plan.weights == "em" or bool(not asked and plan.holdings.apart.any())
 
     def _common_rows(
         self, plan: CircuitPlan, remarks: Remarks
@@ -355,7 +335,7 @@ class FedPC(CausalStrategy):
         common, remarks.num_rows, problem = yield from aligned_rows(plan.holdings)
         if not problem:
             return common
-        if plan.weights in ALIGNED_WEIGHTS or plan.class_of_some:
+        if plan.weights == "em" or plan.class_of_some:
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
         remarks.warnings.append(lost(plan, problem))
         return None
@@ -366,20 +346,13 @@ class FedPC(CausalStrategy):
         """Return the plan of a training that can express the dependence between columns apart."""
         if dependence.least_alike.correlation < ALIKE:
             remarks.warnings.append(not_alike(plan.holdings, dependence.least_alike))
-        # How much of it the parties' clusters keep is known once they are there.
-        if plan.weights == "aligned":
-            return plan
         if not dependence.enough and not plan.class_of_some:
             problem = "the parties have too few rows in common to measure how their columns depend"
             remarks.warnings.append(lost(plan, problem))
             return plan
         by_default = plan.training == "sums" and self.options.training == "auto"
-        if dependence.mostly_nonlinear and by_default:
-            training = first(TRAINING_OF_NONLINEAR, plan.facts)
-            if training == "one-pass":
-                return replace(plan, training=training, weights="em")
-            if training == "triples":
-                return self._by_triples(plan)
+        if dependence.mostly_nonlinear and by_default and plan.countable:
+            return self._by_triples(plan)
         remarks.warnings += lost_by_training(plan, dependence)
         return plan
 
@@ -444,32 +417,15 @@ class FedPC(CausalStrategy):
         plan: CircuitPlan,
         remarks: Remarks,
         common: dict[str, IntArray] | None = None,
-        dependence: Dependence | None = None,
     ) -> Generator[Step, Any, Circuit]:
-        """Train by Algorithm 1, with the paper's weights or ours, or components together."""
+        """Train by Algorithm 1, with the paper's weights or ours."""
         central, seed = self.options.queries == "central", self.options.seed
-        together = plan.weights == "em" and plan.learner in TRAINED_TOGETHER
         if plan.weights == "counts":
             remarks.warnings += lost_by_counts(plan, asked=self.options.weights == "counts")
             steps = algorithm_1(plan, num_products=self.num_products, central=central, seed=seed)
-        elif together and plan.holdings.setting == "vertical":
-            assert common is not None
-            components = joint_components(
-                plan.domain,
-                plan.holdings.presence,
-                len(next(iter(common.values()))),
-                plan.target,
-                self.options.components,
-                self.options.clusters,
-            )
-            steps = joint_trees(plan, common, components=components, central=central, seed=seed)
         else:
-            rows = common if plan.weights in ALIGNED_WEIGHTS else None
-            weighted = weighted_clusters(plan, rows, central=central, seed=seed)
-            model, replies = yield from self._with_variables(plan, weighted)
-            if plan.weights == "aligned":
-                remarks.warnings += lost_by_clusters(plan, dependence, replies)
-            return plan, model, COMPLETE
+            rows = common if plan.weights == "em" else None
+            steps = weighted_clusters(plan, rows, central=central, seed=seed)
         return plan, (yield from self._with_variables(plan, steps)), COMPLETE
 
     def _with_variables(

@@ -37,18 +37,17 @@ class WeightedPass(OnePass):
 
     Parameters
     ----------
-    weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
+    weights : {"auto", "counts", "classes", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
-        numbers of rows (the paper's), by the classes of the rows where all parties know these, by
-        the clusters that aligned rows have at all parties, or by EM on the aligned rows' densities
-        in the clusters. docs/fedpc.md has the rules of "auto".
+        numbers of rows (the paper's), by the classes of the rows where all parties know these, or
+        by EM on the aligned rows' densities in the clusters. docs/fedpc.md has the rules of "auto".
     """
 
     text = (
         "training='one-pass' of parties with different columns; with the same ones it is 'counts'"
     )
 
-    weights: Literal["auto", "counts", "classes", "aligned", "em"] = option("auto", needs="replies")
+    weights: Literal["auto", "counts", "classes", "em"] = option("auto", needs="replies")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +161,7 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         circuits take four or five, trees seven, Einsum networks 1 + epochs x batches; a head and
         its choice take five to ten more, a threshold one, cut points three to 13. Counts of triples
         take three, besides cut points. One pass takes one, one more where rows are aligned, a third
-        where the dependence between parties is measured, and 11 where trees are trained together.
+        where the dependence between parties is measured.
     missing_values : {"auto", "fail", "drop", "keep"}, default "auto"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.

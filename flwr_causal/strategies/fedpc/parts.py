@@ -54,7 +54,7 @@ def _learners(options: FedPCOptions, plan: CircuitPlan | None) -> Iterator[type[
     if options.learner in ("auto", "trees", "class-conditional"):
         # Options that counts do not have choose one pass, where the training is left open.
         chosen = plan and options.training == "auto" and plan.differing and plan.training != "sums"
-        if not plan or chosen or plan.learner == "trees" or plan.weights == "em":
+        if not plan or chosen or plan.learner == "trees":
             yield TreesOptions
         summed = not plan or (plan.training == "sums" and plan.target and not plan.differing)
         if not one_pass and (summed or chosen):

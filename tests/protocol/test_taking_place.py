@@ -66,7 +66,7 @@ LEFT_OPEN = {
     "fedpc trees": _MATCHED,
     "fedpc one pass": _MATCHED | _QUERIES | _LOCAL,
     "fedpc central": _MATCHED | {f"{one}, circuits sent" for one in _LOCAL},
-    "fedpc columns": _QUERIES | _LOCAL,
+    "fedpc columns": {"dependence", *_QUERIES, *_LOCAL},
     "fedpc em": _QUERIES,
     **dict.fromkeys(("fedpc pattern", "fedpc classes", "fedpc targets"), _AUTO),
 }

@@ -44,6 +44,9 @@ def not_alike(holdings: Holdings, copies: Copies) -> str:
 
 def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
     """Return warnings of measured dependence that the training cannot express."""
+    if not found.enough and not plan.class_of_some:
+        few = "the parties have too few rows in common to measure how their columns depend"
+        return [lost(plan, few)]
     holdings = plan.holdings
     given = f"given {plan.target!r} " if plan.target else ""
     warnings = []

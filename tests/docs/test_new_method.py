@@ -553,6 +553,8 @@ def test_steps_that_a_run_does_not_call_are_refused():
     guide, frame = leaves(), halves()[0]
     with pytest.raises(ConfigError, match="'compose' of FedPC, which this run does not call"):
         guide.ProductFedPC(weights="em")
+    with pytest.raises(CausalError, match="'compose' of FedPC, which this run does not call"):
+        simulate(guide.ProductFedPC(), [frame])
     with pytest.raises(CausalError, match="'cluster_learner' of FedPCClient"):
         simulate("fedpc", [frame], client=guide.NormalClient, training="sums")
     with pytest.raises(CausalError, match="'objective' of FedCausalClient"):

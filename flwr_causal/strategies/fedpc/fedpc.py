@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flwr_causal.contract.steps import step
+from flwr_causal.contract.steps import check_steps, step
 from flwr_causal.contract.when import When
 from flwr_causal.core.circuits.composed.composition import one_pass
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
@@ -215,6 +215,8 @@ class FedPC(CausalStrategy):
         """
         plan, remarks = plan_of(self.options, agreement), Remarks()
         check_parts(self.options, (*super()._parts, *parts_of_training(self.options, plan)))
+        chosen = {"training": plan.training, "weights": plan.weights}
+        check_steps(type(self), {**self.run, **chosen})
         if self.options.trained:
             steps = self._recalled(plan)
         elif self.options.papers:

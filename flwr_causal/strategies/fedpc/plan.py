@@ -494,23 +494,27 @@ def _check_complete(domain: Domain, holdings: Holdings, learner: str, *, sums: b
         )
 
 
-def plan_of_trees(options: FedPCOptions, domain: Domain, within: str | None) -> TrainingPlan:
-    """Return the plan of a training of trees, within classes or not."""
-    training = training_of("trees", within, options)
+def settings_of(
+    options: FedPCOptions, domain: Domain, learner: str, target: str | None
+) -> TrainingPlan:
+    """Return the settings of a training by sums of a learner, within the classes of a target.
+
+    Raises
+    ------
+    ConfigError
+        If the learner does not train by sums, or the options do not fit it.
+    """
+    training = training_of(learner, target, options)
     return training.plan(domain, seed=options.seed, min_rows=options.minimum_count)
-
-
-def plan_of_classes(options: FedPCOptions, plan: CircuitPlan) -> TrainingPlan:
-    """Return the plan of a training of class-conditional circuits."""
-    training = training_of("class-conditional", plan.target, options)
-    return training.plan(plan.domain, seed=options.seed, min_rows=options.minimum_count)
 
 
 def labelled(options: FedPCOptions, plan: CircuitPlan) -> list[int]:
     """Return the labelled numbers, if products of numbers and classes are asked for."""
     if not plan.class_of_some:
         return []
-    return labelled_numbers(plan_of_classes(options, plan), plan.holdings.presence)
+    return labelled_numbers(
+        settings_of(options, plan.domain, plan.learner, plan.target), plan.holdings.presence
+    )
 
 
 def _check_rows(agreement: Agreement, minimum_count: int) -> None:
@@ -536,7 +540,7 @@ def _pair_marks(
     cuts = dict.fromkeys(numbers, np.arange(1.0, options.num_bins))
     domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.incomplete)
     within = target if target and holdings.all_hold(target) else None
-    trees = plan_of_trees(options, domain, within)
+    trees = settings_of(options, domain, "trees", within)
     single = trees.num_classes * sum(trees.sizes)
     rows = max(*agreement.rows.values(), 1)
     room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))

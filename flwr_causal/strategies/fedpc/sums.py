@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.composed.dependence import with_dependence
-from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import (
     ClassColumns,
     labelled_numbers,
@@ -31,7 +30,7 @@ from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.protocol.fedpc import SUMS, columns_with_classes
 from flwr_causal.runtime.algorithm import Ask, Note, relayed
 from flwr_causal.strategies.fedpc.losses import lost_by_training
-from flwr_causal.strategies.fedpc.plan import plan_of_classes
+from flwr_causal.strategies.fedpc.plan import settings_of
 from flwr_causal.strategies.fedpc.shared import (
     COMPLETE,
     known_dependence,
@@ -68,10 +67,9 @@ def by_sums(
         remarks.warnings += lost_by_training(plan, dependence)
     if plan.class_of_some:
         return plan, (yield from _with_products(options, plan, remarks)), COMPLETE
-    training = training_of(plan.learner, plan.class_of_all, options)
-    settings = training.plan(plan.domain, seed=options.seed, min_rows=options.minimum_count)
+    settings = settings_of(options, plan.domain, plan.learner, plan.class_of_all)
     trained = yield from asking_for_sums(
-        plan.learner, training.training(settings, plan.holdings.presence)
+        plan.learner, settings.learner.training(settings, plan.holdings.presence)
     )
     if dependence is not None:
         assert isinstance(trained, ClassConditionalTrained)
@@ -103,10 +101,9 @@ def _with_products(
     options: FedPCOptions, plan: CircuitPlan, remarks: Remarks
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of products of numbers and classes that only some parties know."""
-    classes, presence = plan_of_classes(options, plan), plan.holdings.presence
-    settings = training_of(plan.learner, None, options).plan(
-        plan.domain, seed=options.seed, min_rows=options.minimum_count
-    )
+    presence = plan.holdings.presence
+    classes = settings_of(options, plan.domain, plan.learner, plan.target)
+    settings = settings_of(options, plan.domain, plan.learner, None)
     scaled = yield from asking_for_sums(
         plan.learner, chosen_coordinates(settings, ColumnPatterns.of(settings, presence))
     )

@@ -14,7 +14,7 @@ from flwr_causal.core.circuits.learners.trees.marks import num_left_out, owners,
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.protocol.fedpc import columns_of_marks
-from flwr_causal.strategies.fedpc.plan import plan_of_trees
+from flwr_causal.strategies.fedpc.plan import settings_of
 from flwr_causal.strategies.fedpc.shared import COMPLETE, note_joined_rows, sums_of_products
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def by_triples(
 ) -> Generator[Step, Any, Circuit]:
     """Train trees by counts of pairs and triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
-    trees = plan_of_trees(options, plan.domain, plan.class_of_all)
+    trees = settings_of(options, plan.domain, "trees", plan.class_of_all)
     joints = Joints.of(plan.domain, trees, plan.holders, plan.pair_marks)
     columns = columns_of_marks(plan.domain, trees, joints)
     joined = yield from sums_of_products(options, plan, owners(trees, joints), columns)

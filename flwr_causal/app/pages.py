@@ -29,7 +29,7 @@ from flwr_causal.protocol import tables
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.secure.unmasking import SECURE_SUMS
 from flwr_causal.strategies import LinearOptions
-from flwr_causal.strategies.fedpc.choices import RULES
+from flwr_causal.strategies.fedpc.plan import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -164,16 +164,18 @@ def with_options(text: str) -> str:
 
 
 def with_rules(text: str) -> str:
-    """Return the text of docs/fedpc.md with the rules of its options written anew."""
+    """Return the text of docs/fedpc.md with the table of what is trained written anew."""
     before, _, rest = text.partition(BEGIN_RULES)
     _, _, after = rest.partition(END)
-    lines = ['| Option | "auto" is | where |', "|---|---|---|"]
-    for option, rules in RULES.items():
-        names = [option, *[""] * (len(rules) - 1)]
-        lines += [
-            f"| {name} | `{rule.value}` | {rule.when} |"
-            for name, rule in zip(names, rules, strict=True)
-        ]
+    lines = [
+        "| Tables | `training` | `weights` | `learner` | What is sent |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.where} | `{row.training}` | {f'`{row.weights}`' if row.weights else ''} "
+        f"| {row.learner} | {row.sent} |"
+        for row in ROWS
+    ]
     return before + BEGIN_RULES + "\n" + "\n".join(lines) + "\n\n" + END + after
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.contract.answers import Asked, answers
+from flwr_causal.contract.steps import step
 from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
 from flwr_causal.core.interventions.moments import columns_by_rows
@@ -117,23 +118,33 @@ class FedCausalClient(InterventionClient):
         """Whether the algorithm is the paper's."""
         return self.options.variant == "paper"
 
-    @answers(LINEAR)
-    def linear(self, asked: Asked) -> Arrays:
-        """Solve eq. (5)."""
+    @step(LINEAR.only)
+    def objective(self) -> linear.PartyProblem:
+        """Return what the party minimises, eq. (5), without alpha and rho of an exchange.
+
+        It is computed once a process, and must be the same again in another one.
+
+        Returns
+        -------
+        PartyProblem
+            Second moments of the rows, the sparsity of each edge, and the proximity.
+        """
         setup, options = self.setup, self.options
         variance = np.ones_like(setup.variance) if options.standardize else setup.variance
         unit = data_scale(variance) if options.relative else 1.0
-        problem = self.once(
-            "linear",
-            lambda: linear.party_problem(
-                self._rows,
-                self._masks,
-                sparsity=options.sparsity * unit,
-                proximity=options.proximity,
-                scale=1.0 if self._papers else float(variance.mean()),
-                acted=self._acted if setup.targets else None,
-            ),
+        return linear.party_problem(
+            self._rows,
+            self._masks,
+            sparsity=options.sparsity * unit,
+            proximity=options.proximity,
+            scale=1.0 if self._papers else float(variance.mean()),
+            acted=self._acted if setup.targets else None,
         )
+
+    @answers(LINEAR)
+    def linear(self, asked: Asked) -> Arrays:
+        """Solve eq. (5)."""
+        problem = self.once("linear", self.objective)
         multiplier, penalty = float(asked["multiplier"]), float(asked["penalty"])
         accuracy = EXACT if self._papers else {}
         step = linear.party_step(problem, asked["weights"], multiplier, penalty, **accuracy)

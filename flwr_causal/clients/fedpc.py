@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.contract.answers import Asked, answers
+from flwr_causal.contract.steps import step
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
-from flwr_causal.core.circuits.composed.composition import TrainingTask
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
-from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
-from flwr_causal.core.circuits.composed.party_clusters import train_party
-from flwr_causal.core.circuits.learners.by_name import learner_of
 from flwr_causal.core.circuits.learners.trees.marks import marks, owners
-from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
@@ -33,11 +29,6 @@ from flwr_causal.protocol.fedpc import (
     DENSITIES,
     DEPENDENCE,
     FILLED,
-    JOINT_PRODUCTS,
-    JOINT_START,
-    JOINT_TREES,
-    LOCAL,
-    LOCAL_OF,
     MOMENTS,
     PEAKS,
     RECALL,
@@ -46,12 +37,19 @@ from flwr_causal.protocol.fedpc import (
     class_columns,
     columns_of_marks,
     columns_with_classes,
-    joint_domain,
     marked,
-    own_domain,
     training_plan,
 )
 from flwr_causal.secure.party import peers_of
+from flwr_causal.sources.own_circuits import (
+    LOCAL,
+    LOCAL_OF,
+    ONE_PASS,
+    NamedLearner,
+    joint_domain,
+    own_circuits,
+    own_domain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +59,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
-    from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.options import LearnerOptions
+    from flwr_causal.core.circuits.learners.by_name import Learner
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
@@ -140,47 +137,41 @@ class FedPCClient(ColumnsClient):
     @answers(*LOCAL.values())
     def local(self, asked: Asked) -> Arrays:
         """Train circuits of the party's own."""
+        options, domain = self.options, self._own_domain(asked)
         weights, central = LOCAL_OF[asked.exchange.name]
-        joint, domain = self._domain(asked), self._own_domain(asked)
-        values = self._own_values(domain)
-        tasks = [
-            TrainingTask(
-                tuple(domain.index(joint.names[j]) for j in np.flatnonzero(mask)), bool(clustered)
-            )
-            for mask, clustered in zip(asked["tasks"], asked["clustered"], strict=True)
-        ]
-        own = self._trained(domain, values, tasks, weights)
-        reply: Arrays = {
-            "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in own.rows]),
-            "sizes": np.array(own.sizes, dtype=np.int64),
-        }
-        if weights == "classes":
-            column = domain.index(str(self._target))
-            classes = values[:, column].astype(np.int64)
-            reply["classes"] = own.class_rows(classes, int(domain.num_states[column]))
-        elif weights == "aligned":
-            reply["labels"] = own.labels[asked["common"]]
-        elif weights == "em":
-            reply["densities"] = party_answers.log_densities(own.circuits, values[asked["common"]])
-        return reply | self._stored(own.circuits, domain, central=central)
+        # With LearnSPN and weights by counts clusters are not split by the class, as in the paper.
+        paper = self._own_learner == "spn" and weights == "counts"
+        split = self._target is not None and self._target in domain.names and not paper
+        reply, circuits = own_circuits(
+            asked,
+            self._domain(asked).names,
+            domain,
+            self._own_values(domain),
+            self.cluster_learner(),
+            clusters=options.clusters,
+            split=domain.index(options.target) if split else None,
+            target=options.target,
+            minimum_count=self._minimum_count,
+            seed=options.seed,
+        )
+        return reply | self._stored(circuits, domain, central=central)
 
-    @answers(JOINT_START)
-    def joint_start(self, asked: Asked) -> Arrays:
-        """Start the party's part of each joint component from the anchor rows."""
-        part = PartyTrees.started(self._joint_rows(asked), asked["anchors"])
-        return {"densities": part.log_densities()}
+    @step(ONE_PASS)
+    def cluster_learner(self) -> Learner | None:
+        """Return what learns the circuit of the rows of a cluster, over a group of columns.
 
-    @answers(JOINT_PRODUCTS)
-    def joint_products(self, asked: Asked) -> Arrays:
-        """Fit the party's part of each joint component, with independent columns."""
-        return {"densities": self._joint_part(asked, trees=False).log_densities()}
-
-    @answers(*JOINT_TREES.values())
-    def joint_trees(self, asked: Asked) -> Arrays:
-        """Fit the party's part of each joint component, a Chow-Liu tree, and store the circuits."""
-        rows = self._joint_rows(asked)
-        circuits = self._joint_part(asked, trees=True).circuits()
-        return self._stored(circuits, rows.domain, central=asked.exchange is JOINT_TREES[True])
+        Returns
+        -------
+        Learner or None
+            An object with ``learn(domain, values, seed)``, which returns a
+            :class:`~flwr_causal.core.circuits.circuit.Circuit`. By default that of the option
+            ``learner``, or of the node config. None: an elliptical leaf over the numbers of each
+            cluster, whose shapes all clusters share.
+        """
+        name = self._own_learner
+        if name == "class-conditional":
+            return None
+        return NamedLearner(name, self._target, self.options.learners)
 
     @answers(RECALL)
     def recall_circuits(self, asked: Asked) -> Arrays:
@@ -266,6 +257,11 @@ class FedPCClient(ColumnsClient):
         return self.options.target or None
 
     @property
+    def _own_learner(self) -> str:
+        """The name of the learner of the party's own circuits, which its node config may state."""
+        return self.node.learner or self.options.learner
+
+    @property
     def _minimum_count(self) -> int:
         return self.setup.small.minimum
 
@@ -288,44 +284,6 @@ class FedPCClient(ColumnsClient):
         """Return the party's rows as values of a domain; columns it does not hold are missing."""
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
-
-    def _joint_rows(self, asked: Asked) -> PartyRows:
-        """Return the party's columns of the common rows, computed once a process."""
-        domain = self._own_domain(asked)
-        values = self._own_values(domain)[asked["common"]]
-        return self.once("joint rows", lambda: PartyRows.of(domain, values, self._target))
-
-    def _joint_part(self, asked: Asked, *, trees: bool) -> PartyTrees:
-        """Return the party's part of the components, from their responsibilities for each row."""
-        return PartyTrees.made(
-            self._joint_rows(asked),
-            asked["shared"] * UNIT,
-            trees=trees,
-            minimum_count=self._minimum_count,
-        )
-
-    def _trained(
-        self, domain: Domain, values: FloatArray, tasks: Sequence[TrainingTask], weights: str
-    ) -> PartyCircuits:
-        """Train circuits of the party's own, by a learner that the node config may choose.
-
-        With LearnSPN and weights by counts clusters are not split by the class, as in the paper.
-        """
-        options, target = self.options, self._target
-        name = self.node.learner or options.learner
-        split = target in domain.names and not (name == "spn" and weights == "counts")
-        # By default train_party takes an elliptical leaf over the numbers of a cluster.
-        default = name == "class-conditional"
-        return train_party(
-            domain,
-            values,
-            tasks,
-            num_clusters=min(options.clusters, max(1, len(values) // self._minimum_count)),
-            learner=None if default else _OwnLearner(name, target, self.options.learners),
-            target=domain.index(target) if target and split else None,
-            minimum_count=self._minimum_count,
-            seed=options.seed,
-        )
 
     def _stored(self, circuits: Sequence[Circuit], domain: Domain, *, central: bool) -> Arrays:
         """Store circuits for queries; return them where they are sent to the server."""
@@ -350,27 +308,6 @@ class FedPCClient(ColumnsClient):
         if memory is not None and memory.numbers.get("fingerprint") == fingerprint:
             return unpacked(memory.arrays["circuits"])
         return unpacked(_read(self._model_path, fingerprint))
-
-
-class _OwnLearner(NamedTuple):
-    """The learner of a name, for any group of the party's columns.
-
-    The learner is given the target if it is one of several columns and the rows have several
-    classes.
-    The rows of a cluster have one class where the party splits its clusters by the class.
-    """
-
-    name: str
-    target: str | None
-    options: LearnerOptions
-
-    def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
-        """Return the circuit of rows."""
-        given = self.target in domain.names and len(domain.names) > 1
-        if given and self.name != "decision-tree":  # it needs the class, even a single one
-            given = len(np.unique(values[:, domain.index(str(self.target))])) > 1
-        learner = learner_of(self.name, self.target if given else None, self.options)
-        return learner.learn(domain, values, seed)
 
 
 def _asked_rows(asked: Asked) -> FloatArray:

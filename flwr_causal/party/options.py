@@ -92,7 +92,7 @@ fedpc:
     signing_key=TEXT small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL
     sums=NUMBER target=TEXT text_columns=fail|drop|keep trained=TEXT
     training=auto|sums|triples|one-pass unshared_columns=fail|drop|keep variant=default|paper
-    weights=auto|counts|classes|aligned|em
+    weights=auto|counts|classes|em
 lingam:
     aggregation=mean|median center=auto|global|party|series|phase changed_tables=fail|restart
     columns=TEXT constant_columns=fail|drop|keep dictionary=TEXT

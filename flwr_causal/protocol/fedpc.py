@@ -11,7 +11,6 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import DIFFERENT, POOLED, When
-from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.dependence import score_columns
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
@@ -22,18 +21,26 @@ from flwr_causal.core.circuits.learners.trees.marks import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.options import as_text, from_plain, to_plain
-from flwr_causal.core.received import json_of
 from flwr_causal.data.roles import TARGET
-from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.cuts import CUTS, sizes_of_cuts
 from flwr_causal.protocol.options import PartyOptions, Setting, chosen, derived, seen_as
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.products.row_ids import ALIGN
+from flwr_causal.sources.own_circuits import (
+    COMMON,
+    DOMAIN,
+    LOCAL,
+    ONE_PASS,
+    TRAINS,
+    joint_domain,
+    other_domain,
+    own_domain,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import SumsExchange, TrainingPlan
@@ -41,35 +48,9 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
-# Which runs train how; with "auto" the parties' tables choose.
-_TRAINS, _TREES_LEARNER = When(trained=""), When(learner=("auto", "trees"))
-_ONE_PASS = (_TRAINS & When(training=("auto", "one-pass")) & ~POOLED).called(
-    "training='one-pass' or 'auto'"
-)
-_SUMMED = (_TRAINS & When(training=("auto", "sums", "triples"))).called(
+_TREES_LEARNER = When(learner=("auto", "trees"))
+_SUMMED = (TRAINS & When(training=("auto", "sums", "triples"))).called(
     "training='sums', 'triples' or 'auto'"
-)
-
-_DOMAIN = Sent(
-    "domain",
-    "the variables, once cut points have changed them",
-    optional=True,
-    # Counts of states may take over from sums, once the dependence between parties is measured.
-    most=2,
-)
-_COMMON = Sent(
-    "common",
-    "the position of each common row in the party's table",
-    ("common",),
-    values="index",
-    below="n",
-)
-_COMMON_ROWS = "each row that all parties have"
-_CIRCUITS = Disclosure(
-    "circuits",
-    "the party's circuits; they contain no row, but a circuit of few rows reveals much of them",
-    ("*",),
-    "bytes",
 )
 
 
@@ -130,42 +111,11 @@ class FedPCPartyOptions(PartyOptions):
     )
 
 
-def joint_domain(setup: Setup, sent: Mapping[str, Any]) -> Domain:
-    """Return the joint domain: of the message if it has one, else of the agreement."""
-    options: FedPCPartyOptions = setup.options
-    return _domain(str(sent["domain"])) if "domain" in sent else options.domain
-
-
-@lru_cache(maxsize=8)
-def _domain(text: str) -> Domain:
-    return Domain.from_plain(json_of(text))
-
-
-def _other_domain(sent: Mapping[str, Any], setup: Setup) -> str:
-    """Return whether variables are not the agreed ones, cut into so many intervals, in words."""
-    if "domain" not in sent:
-        return ""
-    joint, agreed = joint_domain(setup, sent), setup.options.domain
-    if joint.names != agreed.names:
-        return "has other variables than the agreed ones"
-    most = setup.policy.discretize - 1
-    for one in joint.variables:
-        if one.edges is not None and len(one.edges) > most:
-            return f"has {len(one.edges)} cut points of '{one.name}', more than {most}"
-    return ""
-
-
 def _other_class(sent: Mapping[str, Any], setup: Setup) -> str:
     """Return whether the class is another column than the target, in words."""
     if sent["within"] not in ("", setup.options.target):
         return f"has the class '{sent['within']}', and the run's target is another column"
-    return _other_domain(sent, setup)
-
-
-def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
-    """Return the variables of the joint domain that a party with these columns holds."""
-    held = set(names)
-    return Domain(tuple(one for one in joint.variables if one.name in held))
+    return other_domain(sent, setup)
 
 
 def training_plan(learner: str, setup: Setup, sent: Mapping[str, Any]) -> TrainingPlan:
@@ -239,50 +189,6 @@ def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
     return ""
 
 
-def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
-    """Return a complaint if the clusters of a party are not of its rows, else ""."""
-    sizes, rows = (arrays[name].astype(np.int64) for name in ("sizes", "rows"))
-    if (sizes < 1).any() or sizes.sum() != len(rows):
-        return f"'sizes' says that there are {sizes.sum()} circuits, 'rows' is of {len(rows)}"
-    first = np.cumsum(sizes) - sizes
-    counted, n = np.add.reduceat(rows, first), known.sizes["n"]
-    if (counted != n).any():
-        wrong = counted[counted != n][0]
-        return f"the clusters of a group of columns count {wrong} rows, but the party reported {n}"
-    if "classes" in arrays and (arrays["classes"].sum(axis=0) != rows).any():
-        return "'classes' does not count the rows of each circuit"
-    if "labels" in arrays:
-        if (arrays["labels"] >= sizes).any():
-            return "'labels' has a cluster that there is not"
-        places = (arrays["labels"].astype(np.int64) + first).ravel()
-        if (np.bincount(places, minlength=len(rows)) > rows).any():
-            return "'labels' counts more rows of a cluster than it has"
-    if "circuits" in arrays:
-        groups = np.repeat(known.sent["tasks"] > 0, sizes, axis=0)
-        return _other_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
-    return ""
-
-
-def _other_parts(arrays: Arrays, known: ReplyContext) -> str:
-    """Return a complaint if the circuits are not the party's parts of the components, else ""."""
-    held = set(known.report.names)
-    names = joint_domain(known.setup, known.sent).names
-    columns = [j for j, name in enumerate(names) if name in held]
-    return _other_circuits(arrays, known, [columns] * known.sizes["components"])
-
-
-def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
-    """Return a complaint if circuits cannot be read, or are not over these columns, else ""."""
-    try:
-        joint, circuits = joint_domain(known.setup, known.sent), unpacked(arrays["circuits"])
-        found = [list(circuit.root_in(joint).scope) for circuit in circuits]
-    except CausalError as error:
-        return f"'circuits' cannot be read: {error}"
-    if len(found) != len(columns):
-        return f"'circuits' holds {len(found)} circuits, but there are {len(columns)}"
-    return "" if found == columns else "'circuits' holds a circuit over other columns"
-
-
 def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
     """Return the exchange of a training by sums as it is sent: with the variables."""
     declared = kind.exchange()
@@ -298,7 +204,7 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
 
     def unfitting(sent: Mapping[str, Any], setup: Setup) -> str:
         plan = training_plan(learner, setup, sent)
-        return _other_domain(sent, setup) or kind.unfitting(plan, asked(sent))
+        return other_domain(sent, setup) or kind.unfitting(plan, asked(sent))
 
     def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
         return kind.sizes(training_plan(learner, setup, sent), asked(sent))
@@ -306,7 +212,7 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
     return replace(
         declared,
         name=f"{learner}: {declared.name}",
-        sends=(*declared.sends, _DOMAIN),
+        sends=(*declared.sends, DOMAIN),
         most=declared.most,
         only=_SUMMED & When(learner=("auto", learner)) & declared.only,
         contradiction=contradiction,
@@ -332,9 +238,9 @@ DEPENDENCE = Exchange(
     "dependence",
     "how columns depend that no party holds together",
     sends=(
-        _COMMON,
+        COMMON,
         Sent("within", "the class within which columns are scored; empty: within all rows"),
-        _DOMAIN,
+        DOMAIN,
     ),
     returns=(
         Disclosure("counts", "common rows of each class", ("classes",), "count"),
@@ -351,165 +257,21 @@ DEPENDENCE = Exchange(
         ),
     ),
     when="if the parties have different columns and common rows; not where states are "
-    "counted, and where there is no target and the weights are 'em'",
-    only=_TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
+    "counted, and where the weights are 'em'",
+    only=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
     most=1,
     same_parties=True,
     contradiction=_other_projections,
     unfitting=_other_class,
 )
 
-_LOCAL = Exchange(
-    "local",
-    "each party trains circuits of its own on groups of columns; the server composes them",
-    sends=(
-        Sent("tasks", "1 at the columns of each group", ("tasks", "d")),
-        Sent("clustered", "1 where the rows of the group are clustered", ("tasks",)),
-        _DOMAIN,
-    ),
-    returns=(
-        Disclosure("rows", "rows that each circuit was trained on", ("circuits",), "count"),
-        Disclosure("sizes", "number of circuits of each group", ("tasks",), "index"),
-    ),
-    same_parties=True,
-    remembered=True,
-    contradiction=_other_clusters,
-    unfitting=_other_domain,
-)
-#: What a party also returns, by the weights of combinations of clusters.
-_EVIDENCE = {
-    "counts": None,
-    "classes": Disclosure(
-        "classes", "rows of each class in each circuit", ("classes", "circuits"), "count"
-    ),
-    "aligned": Disclosure(
-        "labels",
-        "the cluster of each common row in each group of columns",
-        ("common", "tasks"),
-        "index",
-        rows=_COMMON_ROWS,
-    ),
-    "em": Disclosure(
-        "densities",
-        "log density of each common row in each circuit",
-        ("common", "circuits"),
-        "log-density",
-        rows=_COMMON_ROWS,
-    ),
-}
-
-
-def _with_circuits(exchange: Exchange, meaning: str = "") -> Exchange:
-    """Return the exchange in which the circuits are also sent to the server."""
-    return replace(
-        exchange,
-        name=f"{exchange.name}, circuits sent",
-        meaning=f"{exchange.meaning}; the circuits are sent to the server",
-        returns=(*exchange.returns, _CIRCUITS),
-        remembered=False,
-        only=exchange.only & When(queries="central"),
-    )
-
-
-def _without_circuits(exchange: Exchange) -> Exchange:
-    """Return the exchange in which the circuits stay with the party."""
-    return replace(exchange, only=exchange.only & When(queries="federated"))
-
-
-def _local(weights: str) -> Exchange:
-    evidence = _EVIDENCE[weights]
-    aligned = weights in ("aligned", "em")
-    return replace(
-        _LOCAL,
-        name=f"local, weights by {weights}",
-        sends=(*_LOCAL.sends, *([_COMMON] if aligned else [])),
-        returns=(*_LOCAL.returns, *([evidence] if evidence else [])),
-        most=1,
-        only=_ONE_PASS & When(weights=("auto", weights)),
-    )
-
-
-#: By weights, and by whether the circuits are sent to the server.
-LOCAL = {
-    (weights, central): kind(_local(weights))
-    for weights in _EVIDENCE
-    for central, kind in ((False, _without_circuits), (True, _with_circuits))
-}
-
-#: By the name of such an exchange, the weights, and whether the circuits are sent to the server.
-LOCAL_OF = {one.name: key for key, one in LOCAL.items()}
-
-_EACH_AT_ONE = "if each column is at one party"
-_JOINT = _ONE_PASS & When(weights=("auto", "em"), learner=("auto", "trees", "class-conditional"))
-_JOINT_DENSITIES = Disclosure(
-    "densities",
-    "log density of the party's columns of each common row under each component. The server can "
-    "infer the row's class from them if the party holds the class",
-    ("common", "components"),
-    "log-density",
-    rows=_COMMON_ROWS,
-)
-_SHARED = Sent(
-    "shared",
-    "the responsibility of each component for each common row, given all its columns; every party "
-    "learns from it which rows are similar",
-    ("common", "components"),
-)
-JOINT_START = Exchange(
-    "joint start",
-    "the parties start the components that they train together, each from one common row",
-    sends=(
-        _COMMON,
-        Sent(
-            "anchors",
-            "the common row from which each component starts",
-            ("mixtures", "each"),
-            values="index",
-            below="common",
-        ),
-        _DOMAIN,
-    ),
-    returns=(_JOINT_DENSITIES,),
-    when=_EACH_AT_ONE,
-    most=1,
-    only=_JOINT,
-    same_parties=True,
-    unfitting=_other_domain,
-)
-JOINT_PRODUCTS = Exchange(
-    "joint products",
-    "each party fits its part of each component, with independent columns",
-    sends=(_COMMON, _SHARED, _DOMAIN),
-    returns=(_JOINT_DENSITIES,),
-    when=_EACH_AT_ONE,
-    only=_JOINT,
-    same_parties=True,
-    unfitting=_other_domain,
-)
-_TREES = Exchange(
-    "joint trees",
-    "each party fits its part of each component, of numbers a leaf and of categories a tree",
-    sends=(_COMMON, _SHARED, _DOMAIN),
-    when=_EACH_AT_ONE,
-    most=1,
-    only=_JOINT,
-    same_parties=True,
-    remembered=True,
-    unfitting=_other_domain,
-)
-#: By whether the circuits are sent to the server.
-JOINT_TREES = {
-    False: _without_circuits(_TREES),
-    True: replace(_with_circuits(_TREES), contradiction=_other_parts),
-}
-
 RECALL = Exchange(
     "recall",
     "whether the party has stored its circuits of an earlier run",
-    sends=(Sent("fingerprint", "of that training"), _DOMAIN),
+    sends=(Sent("fingerprint", "of that training"), DOMAIN),
     most=1,
-    only=~_TRAINS,
-    unfitting=_other_domain,
+    only=~TRAINS,
+    unfitting=other_domain,
 )
 
 
@@ -526,7 +288,7 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
         returns=returns,
         weight="one",
         when="after the training",
-        only=~_TRAINS | _ONE_PASS & When(queries="federated"),
+        only=~TRAINS | ONE_PASS & When(queries="federated"),
         query=True,
     )
 
@@ -578,7 +340,7 @@ CONTRACT = Contract(
             CUTS,
             # Two searches: one for values that many rows share.
             most=2 * MAX_EXCHANGES,
-            only=_SUMMED & (_TREES_LEARNER | DIFFERENT) | _ONE_PASS & _TREES_LEARNER,
+            only=_SUMMED & (_TREES_LEARNER | DIFFERENT) | ONE_PASS & _TREES_LEARNER,
         ),
         *SUMS.values(),
         ALIGN,
@@ -586,9 +348,6 @@ CONTRACT = Contract(
         MASKED_TABLES,
         PRODUCTS,
         *LOCAL.values(),
-        JOINT_START,
-        JOINT_PRODUCTS,
-        *JOINT_TREES.values(),
         RECALL,
         DENSITIES,
         PEAKS,

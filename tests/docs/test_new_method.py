@@ -13,19 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from flwr.app import Error, Message
-from scipy.stats import chi2, chi2_contingency
+from scipy.stats import chi2, chi2_contingency, norm
 
 from flwr_causal.compat import CLIENT_RAISED
-from flwr_causal.errors import CausalError
+from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import Moments, NotearsADMM
+from flwr_causal.strategies import FedPC, Moments, NotearsADMM
 from flwr_causal.testing import check_method
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("new_method.md", "several_exchanges.md", "category_method.md", "change_method.md")
 TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", TEXT, re.S)
-AVERAGE, ENTRY, PART, OPTIONS, TWO, STATE, CHECK, PC, STEPS, FEDGES = (block for block, _ in BLOCKS)
+AVERAGE, ENTRY, PART, OPTIONS, TWO, STATE, CHECK, PC, STEPS, FEDGES, LEAVES = (
+    block for block, _ in BLOCKS
+)
 
 
 NUMBERS = count()
@@ -65,7 +67,7 @@ def test_the_pages_show_what_is_printed(block, after, capsys):
 
 
 def test_every_block_that_prints_shows_it():
-    silent = {ENTRY, PART, CHECK, STEPS}
+    silent = {ENTRY, PART, CHECK, STEPS, LEAVES}
     assert {block for block, shown in BLOCKS if not shown} == silent
 
 
@@ -458,6 +460,105 @@ def test_a_wrong_change_is_noticed(right, wrong, promise):
     assert right in STEPS
     with pytest.raises((AssertionError, CausalError, ValueError)):
         promise(execute(STEPS.replace(right, wrong)))
+
+
+@cache
+def leaves():
+    """The steps of FedCausal and FedPC."""
+    return execute(LEAVES, **vars(module_of(STEPS)))
+
+
+def halves():
+    """A chain's columns of the same rows at two parties."""
+    frame = pd.DataFrame(chain(), columns=list("abcd"))
+    return frame, [frame[["a", "b"]], frame[["c", "d"]]]
+
+
+def objective(guide):
+    options = {"model": "linear", "sparsity": 0.1}
+    usual = simulate("fedcausal", parts(chain()), **options)
+    run = simulate("fedcausal", parts(chain()), client=guide.AdaptiveCausalClient, **options)
+    assert [edge[:2] for edge in run.graph.edges()] == EDGES
+    assert bias(run) < 0.6 * bias(usual)
+
+
+def normal_leaves(guide):
+    """Of one cluster at each party the density is that of independent normal columns."""
+    frame, tables = halves()
+    options = {"training": "one-pass", "clusters": 1, "queries": "central"}
+    run = simulate("fedpc", tables, client=guide.NormalClient, **options)
+    expected = norm.logpdf(frame, frame.mean(), frame.std(ddof=0)).sum(axis=1)
+    np.testing.assert_allclose(run.model.log_likelihood(frame), expected, atol=1e-4)
+
+
+def product(guide):
+    """The columns of different parties are independent; those of one party are as they were."""
+    frame, tables = halves()
+    options = {"training": "one-pass", "weights": "counts", "queries": "central"}
+    usual = simulate(FedPC(**options), tables).model
+    model = simulate(guide.ProductFedPC(**options), tables).model
+    own = [model.marginal([*one]).log_likelihood(one) for one in tables]
+    np.testing.assert_allclose(model.log_likelihood(frame), sum(own), rtol=1e-9)
+    assert np.abs(usual.log_likelihood(frame) - sum(own)).max() > 0.01
+
+
+@pytest.mark.parametrize("promise", [objective, normal_leaves, product])
+def test_steps_of_fedcausal_and_fedpc(promise):
+    promise(leaves())
+
+
+@pytest.mark.nightly
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore::FutureWarning:ray", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_steps_of_fedcausal_and_fedpc_on_ray():
+    from ray import cloudpickle
+
+    guide = leaves()
+    cloudpickle.register_pickle_by_value(guide)  # no file has it
+    frame, tables = halves()
+    composed = guide.ProductFedPC(training="one-pass", weights="counts", queries="central")
+
+    def found(engine):
+        causal = simulate(
+            "fedcausal",
+            parts(chain()),
+            client=guide.AdaptiveCausalClient,
+            model="linear",
+            engine=engine,
+        )
+        circuit = simulate(composed, tables, client=guide.NormalClient, engine=engine)
+        return causal.graph.raw_weights, circuit.model.log_likelihood(frame)
+
+    for here, there in zip(found("local"), found("ray"), strict=True):
+        np.testing.assert_array_equal(here, there)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "promise"),
+    [
+        ("* 0.1 / np.maximum(effects, 0.1)", "", objective),
+        ("np.nanstd(values, axis=0)", "np.nanvar(values, axis=0)", normal_leaves),
+        ("return NormalColumns()", "return None", normal_leaves),
+        ("[one.rows for one in group]", "[1 / one.rows for one in group[:1]]", product),
+    ],
+)
+def test_a_wrong_step_of_fedcausal_and_fedpc_is_noticed(right, wrong, promise):
+    assert right in LEAVES
+    with pytest.raises((AssertionError, CausalError, ValueError)):
+        promise(execute(LEAVES.replace(right, wrong), **vars(module_of(STEPS))))
+
+
+def test_steps_that_a_run_does_not_call_are_refused():
+    guide, frame = leaves(), halves()[0]
+    with pytest.raises(ConfigError, match="'compose' of FedPC, which this run does not call"):
+        guide.ProductFedPC(weights="em")
+    with pytest.raises(CausalError, match="'compose' of FedPC, which this run does not call"):
+        simulate(guide.ProductFedPC(), [frame])
+    with pytest.raises(CausalError, match="'cluster_learner' of FedPCClient"):
+        simulate("fedpc", [frame], client=guide.NormalClient, training="sums")
+    with pytest.raises(CausalError, match="'objective' of FedCausalClient"):
+        simulate("fedcausal", [frame], client=guide.AdaptiveCausalClient)
 
 
 # Names and checks.

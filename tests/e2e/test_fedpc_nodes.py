@@ -65,7 +65,7 @@ def test_columns_of_three_nodes(flower, tmp_path):
     assert flower.statuses("clinic", at_least=2)[0] == "finished:completed", output
     first = Run.load(tmp_path / "first")
     exchanges = [record["exchange"] for record in first.history]
-    assert exchanges == ["align", "dependence", "local, weights by aligned"]
+    assert exchanges == ["align", "local, weights by em"]
     expect(first, simulate("fedpc", tables, training="one-pass"))
 
     config = f"{common} fedpc.trained='{tmp_path / 'first'}' output-dir='{tmp_path / 'second'}'"

@@ -159,7 +159,7 @@ MODES = {
         {"row_id": "row", "minimum_count": 1, "training": "one-pass"},
     ),
     "fedpc pattern": ("fedpc", NO_TARGET, {"row_id": "row", "minimum_count": 1}),
-    "fedpc joint": (
+    "fedpc em": (
         "fedpc",
         NO_TARGET,
         {"row_id": "row", "minimum_count": 1, "training": "one-pass", "weights": "em"},

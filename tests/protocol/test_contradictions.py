@@ -188,9 +188,7 @@ IDS = [
 ]
 LABELLED = [table.assign(target=np.arange(40) % 2).astype({"target": str}) for table in IDS]
 ONE_PASS = {"training": "one-pass", "minimum_count": 1}
-ALIGNED = {"training": "one-pass", "weights": "aligned"}
 CENTRAL = {"training": "one-pass", "queries": "central"}
-JOINT = {"training": "one-pass", "weights": "em", "queries": "central"}
 
 
 def put(name, place, value):
@@ -240,11 +238,8 @@ def two_scores(arrays):
         (CLASSES, ONE_PASS, "local, weights by counts", plus("rows", 0, -3), "count 37 rows, but"),
         (CLASSES, ONE_PASS, "local, weights by counts", plus("sizes", 0), "that there are"),
         (LABELLED, ONE_PASS, "local, weights by classes", plus("classes", 0), "rows of each c"),
-        (IDS, ALIGNED, "local, weights by aligned", put("labels", 0, 99), "that there is not"),
-        (IDS, ALIGNED, "local, weights by aligned", put("labels", slice(None), 0), "than it has"),
         (CLASSES, CENTRAL, "local, weights by counts, circuits sent", half, "cannot be read: the"),
-        (IDS, JOINT, "joint trees, circuits sent", half, "'circuits' cannot be read: these are n"),
-        (IDS, JOINT, "joint trees, circuits sent", one_circuit, "holds 1 circuits, but there are"),
+        (IDS, CENTRAL, "local, weights by em, circuits sent", one_circuit, "holds 1 circuits, but"),
         (IDS, {}, "align", put("hashes", [0, 1], 7), "only 39 of the hashes of 40 ids differ"),
         (IDS, {}, "dependence", plus("counts", 0, -5), "count 35 rows, but 40 are common"),
         (IDS, {}, "dependence", two_scores, "of 1 classes and 2 scores, not of 1 and 1"),

@@ -56,21 +56,16 @@ _MATCHED = {"align", "dependence"}
 _LEAVES = ("scale", "powers", "moments", "held-out")
 _HEAD = {"class-conditional: head", "class-conditional: choice"}
 _SUMS = {f"class-conditional: {one}" for one in _LEAVES}
-_JOINT = {"joint start", "joint products", "joint trees"}
-_LOCAL = {f"local, weights by {one}" for one in ("counts", "classes", "aligned", "em")}
+_LOCAL = {f"local, weights by {one}" for one in ("counts", "classes", "em")}
 _PRODUCTS = {"cuts", "masked tables", "products"}
-_AUTO = {*_SUMS, *_HEAD, *_QUERIES, *_JOINT, *_LOCAL, *_PRODUCTS}
+_AUTO = {*_SUMS, *_HEAD, *_QUERIES, *_LOCAL, *_PRODUCTS}
 LEFT_OPEN = {
     "fedpc sums": _MATCHED,
     "fedpc trees": _MATCHED,
-    "fedpc one pass": _MATCHED | _QUERIES | _JOINT | _LOCAL,
-    "fedpc central": {
-        *_MATCHED,
-        *(f"{one}, circuits sent" for one in (*_LOCAL, "joint trees")),
-        *("joint start", "joint products"),
-    },
-    "fedpc columns": _QUERIES | _JOINT | _LOCAL,
-    "fedpc joint": _QUERIES | {"local, weights by em"},
+    "fedpc one pass": _MATCHED | _QUERIES | _LOCAL,
+    "fedpc central": _MATCHED | {f"{one}, circuits sent" for one in _LOCAL},
+    "fedpc columns": {"dependence", *_QUERIES, *_LOCAL},
+    "fedpc em": _QUERIES,
     **dict.fromkeys(("fedpc pattern", "fedpc classes", "fedpc targets"), _AUTO),
 }
 FAST = (

@@ -1,4 +1,4 @@
-"""What "auto" stands for in FedPC, against the same rules written as nested questions."""
+"""What FedPC trains, by its table, against the same rules written as nested questions."""
 
 from itertools import product
 
@@ -7,14 +7,9 @@ import pytest
 
 from flwr_causal.core.circuits.learners.by_name import NAMES
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.fedpc.choices import (
-    Facts,
-    learner_of_tables,
-    training_of_tables,
-    weights_of_tables,
-)
 from flwr_causal.strategies.fedpc.holdings import Holdings
 from flwr_causal.strategies.fedpc.options import FedPCOptions
+from flwr_causal.strategies.fedpc.plan import ROWS, Facts, row_of
 
 COLUMNS = ("a", "b", "y")
 
@@ -31,7 +26,7 @@ def facts(same, ids, known, numbers, shared, **options):
 
 
 def expected(same, ids, known, numbers, shared, options):
-    """Learner, training and weights."""
+    """Learner, training, and weights in one pass."""
     target = options.get("target", "")
     learner = options.get("learner", "auto")
     asked = learner in ("auto", "trees")
@@ -44,7 +39,7 @@ def expected(same, ids, known, numbers, shared, options):
         if target and known:
             weights = "classes"
         elif ids:
-            weights = "aligned" if target else "em"
+            weights = "em"
     if "weights" in options:
         training = "one-pass"
         if not same:
@@ -55,7 +50,7 @@ def expected(same, ids, known, numbers, shared, options):
         training = "sums"
     else:
         training = "triples" if ids and plain and asked else "one-pass"
-    return learner, training, weights
+    return learner, training, weights if training == "one-pass" else ""
 
 
 OPTIONS = [
@@ -73,22 +68,27 @@ OPTIONS = [
 def test_auto_stands_for_what_the_tables_allow(options):
     for tables in product([False, True], repeat=5):
         found = facts(*tables, **options)
-        learner = learner_of_tables(found)
-        known = facts(*tables, **options)
-        known = Facts(known.options, known.holdings, known.target, known.numbers, learner)
-        chosen = learner, training_of_tables(known), weights_of_tables(known)
-        assert chosen == expected(*tables, options), tables
+        row = row_of(found)
+        assert (found.learner, row.training, row.weights) == expected(*tables, options), tables
 
 
 def test_sums_that_are_asked_for_need_what_they_do_by_default():
     for tables in product([False, True], repeat=5):
-        auto = facts(*tables, target="y")
-        learner = learner_of_tables(auto)
-        parts = auto.holdings, "y", auto.numbers, learner
-        by_default = training_of_tables(Facts(auto.options, *parts))
-        asked = Facts(FedPCOptions(target="y", training="sums"), *parts)
+        by_default = row_of(facts(*tables, target="y")).training
+        asked = facts(*tables, target="y", training="sums")
         if by_default == "sums":
-            assert training_of_tables(asked) == "sums"
+            assert row_of(asked).training == "sums"
         else:
             with pytest.raises(ConfigError, match="training='sums' over different columns"):
-                training_of_tables(asked)
+                row_of(asked)
+
+
+def test_the_table_is_read_at_a_glance():
+    """Each row of six applies to some tables, and the last one to all."""
+    found = {
+        row_of(facts(*tables, **options))
+        for options in OPTIONS
+        for tables in product([False, True], repeat=5)
+    }
+    assert found == set(ROWS)
+    assert len(ROWS) <= 6

@@ -218,7 +218,7 @@ def test_few_common_rows_of_a_class_are_not_counted(table, monkeypatch):
         seen.append((plan, products))
         return trained(domain, plan, joints, products)
 
-    monkeypatch.setattr("flwr_causal.strategies.fedpc.counts.trained", keeping)
+    monkeypatch.setattr("flwr_causal.strategies.fedpc.triples.trained", keeping)
     found = counted(tables, target="outcome")
     (plan, products), label = seen[0], ["ill", "rare", "well"].index("rare")
     sizes, length = plan.sizes, len(products) // plan.num_classes

@@ -181,7 +181,7 @@ UNCHANGED = {
     "fedpc central": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
     "fedpc one pass": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
     "fedpc columns": ONE_PASS,
-    "fedpc joint": ONE_PASS,
+    "fedpc em": ONE_PASS,
     "fedpc pattern": ONE_PASS,
     "fedpc classes": ONE_PASS,
     "fedpc targets": ONE_PASS,

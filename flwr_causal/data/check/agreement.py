@@ -101,6 +101,8 @@ class Agreement:
         zeros. None if ``rows`` has them.
     groups : mapping of str to tuple of str
         The parties of each group, where parties add up in groups; else empty.
+    noted : object
+        What a method has noted of the parties' reports, for its training.
     """
 
     names: tuple[str, ...]
@@ -119,6 +121,7 @@ class Agreement:
     determined: tuple[str, ...] = ()
     total: int | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    noted: Any = None
 
     @property
     def num_parties(self) -> int:

@@ -46,8 +46,7 @@ ALIGN = Exchange(
     when="parties have ids and a secret",
     # In fedpc also to weigh combinations of clusters, and to measure how columns depend.
     only=DIFFERENT
-    | When(weights=("auto", "aligned", "em"), training=("auto", "sums", "one-pass"), trained="")
-    & ~POOLED,
+    | When(weights=("auto", "em"), training=("auto", "sums", "one-pass"), trained="") & ~POOLED,
     weight="one",
     same_parties=True,
     open=True,

@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flwr_causal.core.circuits.composed.dependence import NOTABLE_NATS, cluster_information
 from flwr_causal.core.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
-    from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedpc.holdings import Holdings
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
-
-#: Dependence that clusters lose is reported above this share of it.
-LEAST_LOST_SHARE = 0.2
 
 
 @dataclass(eq=False)
@@ -49,6 +44,9 @@ def not_alike(holdings: Holdings, copies: Copies) -> str:
 
 def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
     """Return warnings of measured dependence that the training cannot express."""
+    if not found.enough and not plan.class_of_some:
+        few = "the parties have too few rows in common to measure how their columns depend"
+        return [lost(plan, few)]
     holdings = plan.holdings
     given = f"given {plan.target!r} " if plan.target else ""
     warnings = []
@@ -70,25 +68,6 @@ def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
             "training='one-pass' with weights='em' keeps a part of it"
         )
     return warnings
-
-
-def lost_by_clusters(plan: CircuitPlan, found: Dependence | None, replies: Replies) -> list[str]:
-    """Return the warning that the parties' clusters keep only a part of the dependence."""
-    holdings = plan.holdings
-    if found is None or not found.enough:
-        return []
-    there = found.nats + found.nonlinear_nats
-    kept = cluster_information(replies.list("labels"))
-    if there - kept < LEAST_LOST_SHARE * there or there - kept < NOTABLE_NATS:
-        return []
-    one, other, correlation = found.strongest
-    return [
-        f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
-        f"of all between {holdings.named(one)} and {holdings.named(other)} with a correlation of "
-        f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
-        "keeps more, but all parties learn which rows are similar; training='triples' counts the "
-        "states of columns of different parties together, and does not show that"
-    ]
 
 
 def lost_by_leaves(plan: CircuitPlan, categories: Iterable[str]) -> list[str]:
@@ -129,7 +108,7 @@ def lost_by_counts(plan: CircuitPlan, *, asked: bool) -> list[str]:
             f"weights='counts' makes {plan.target!r}, which several parties hold, independent of "
             f"columns that other parties hold: the class is predicted {seen}. Take "
             "training='sums', weights='classes' where all parties hold the class, or "
-            "weights='aligned' with ids"
+            "weights='em' with ids"
         )
     return found
 

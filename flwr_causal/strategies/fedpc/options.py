@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from flwr_causal.core.circuits.learners.options import (
-    LearnerOptions,
-)
+from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part, all_but, option
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
@@ -37,18 +35,17 @@ class WeightedPass(OnePass):
 
     Parameters
     ----------
-    weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
+    weights : {"auto", "counts", "classes", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
-        numbers of rows (the paper's), by the classes of the rows where all parties know these, by
-        the clusters that aligned rows have at all parties, or by EM on the aligned rows' densities
-        in the clusters. docs/fedpc.md has the rules of "auto".
+        numbers of rows (the paper's), by the classes of the rows where all parties know these, or
+        by EM on the aligned rows' densities in the clusters. docs/fedpc.md has the table of "auto".
     """
 
     text = (
         "training='one-pass' of parties with different columns; with the same ones it is 'counts'"
     )
 
-    weights: Literal["auto", "counts", "classes", "aligned", "em"] = option("auto", needs="replies")
+    weights: Literal["auto", "counts", "classes", "em"] = option("auto", needs="replies")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +128,7 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         The class, a column of few different values. Empty: the column ``target``, if there is one.
     training : {"auto", "sums", "triples", "one-pass"}, default "auto"
         By sums over rows, by counts of pairs and triples of states, or in one pass (the paper's).
-        docs/fedpc.md has the rules of "auto"; ``run.stop_reason`` says what was trained, and why.
+        docs/fedpc.md has the table of "auto"; ``run.stop_reason`` says what was trained, and why.
         By sums with ids, random projections of the common rows measure the dependence between
         columns of different parties; with "auto" another training takes over if most of it is not
         linear (y = x^2). With "auto" "triples" has fewer marks of pairs (0 to 768) where the masked
@@ -141,7 +138,7 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks, decision trees;
         the last three take numbers with two values for categories. docs/fedpc.md
-        has the rules of "auto", the default.
+        has the table of "auto", the default.
     components, depth, replicas, sums, epochs, batches, image, blocks, correlation, split_rows, \
     class_root, head, decision
         See :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
@@ -162,7 +159,7 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         circuits take four or five, trees seven, Einsum networks 1 + epochs x batches; a head and
         its choice take five to ten more, a threshold one, cut points three to 13. Counts of triples
         take three, besides cut points. One pass takes one, one more where rows are aligned, a third
-        where the dependence between parties is measured, and 11 where trees are trained together.
+        where the dependence between parties is measured.
     missing_values : {"auto", "fail", "drop", "keep"}, default "auto"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
@@ -227,3 +224,10 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         if self.bins is not None:
             return self.bins
         return 32 if self.head is True else 16
+
+    @property
+    def num_products(self) -> int | None:
+        """Combinations of clusters, with weights "counts"; None for as few as hold every one."""
+        if self.products is None and self.papers:
+            return int(OF_PAPER.constants["products"])
+        return self.products

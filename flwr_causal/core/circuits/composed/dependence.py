@@ -411,29 +411,6 @@ def with_dependence(
     return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
 
 
-def cluster_information(labels: Sequence[IntArray]) -> float:
-    """Return the mutual information of the parties' clusters of the same rows, in nats a row.
-
-    Where the columns of a party depend on those of another by way of their clusters alone, it is
-    the most that there can be of dependence. The entropies are estimated from counts, with the
-    correction of Miller (1955) for the number of cells.
-
-    Parameters
-    ----------
-    labels : sequence of ndarray of int64, shape (n, tasks)
-        Of each party.
-    """
-    joint = _entropy(np.concatenate(labels, axis=1))
-    return max(0.0, sum(map(_entropy, labels)) - joint)
-
-
-def _entropy(labels: IntArray) -> float:
-    """Return the entropy of rows of labels (n, k), in nats."""
-    counts = np.unique(labels, axis=0, return_counts=True)[1]
-    shares = counts / len(labels)
-    return float(-(shares * np.log(shares)).sum() + (len(counts) - 1) / (2 * len(labels)))
-
-
 def _of_first_holders(
     columns: IntArray, presence: BoolArray, arrays: Sequence[FloatArray]
 ) -> FloatArray:

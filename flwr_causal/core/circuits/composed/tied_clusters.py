@@ -9,18 +9,16 @@ classes in each of which the groups are independent (a latent class model),
 that is, a tensor of nonnegative rank R (a CP decomposition, `LatentClasses`). As a circuit over
 clusters it has at most R G sums. The classes are
 
-- latent (`by_aligned_rows`), and fitted by EM to the rows that all parties have. EM needs the
-  likelihood of each cluster for each row: from the number of the row's cluster (weights "aligned",
-  `label_evidence`; the joint histogram of the labels is sufficient), or from the row's log density
-  in each cluster ("em"). A party that holds the class of the rows splits its clusters by it, so
-  that the server can tell the classes of rows from the cluster numbers;
+- latent (`by_aligned_rows`), and fitted by EM to the rows that all parties have, from the log
+  density of each row in each cluster (weights "em"). A party that holds the class of the rows
+  splits its clusters by it, so that the server can tell the classes of rows;
 - or known (`by_known_classes`): every party holds the class of its rows, splits its clusters by it
   and sends the number of rows of each class in each cluster. Rows are not aligned.
 
 On breast cancer at 2 / 3 parties (10 splits of 450 and 119 rows, 4 elliptical clusters) the mean
-test log-likelihood and the accuracy were -12.4, .75 / -24.5, .48 with weights by counts, -7.3, .961
-/ -13.7, .946 with "aligned", which the log densities of "em" hardly improve (-7.3, .960 / -13.6,
-.944), and -7.3, .974 / -13.6, .970 where every party knows the class (3 clusters a class).
+test log-likelihood and the accuracy were -12.4, .75 / -24.5, .48 with weights by counts, -7.3, .960
+/ -13.6, .944 with "em", and -7.3, .974 / -13.6, .970 where every party knows the class (3 clusters
+a class).
 
 A group that several parties hold is clustered by each of them, and has the clusters of all. Both
 functions need factors that are ``tied``, see `composition.tasks_of`.
@@ -53,36 +51,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
 
 
-def label_evidence(labels: ArrayLike, sizes: Sequence[int]) -> FloatArray:
-    """Return the clusters of a party's rows as if they were log densities of its outputs.
-
-    Parameters
-    ----------
-    labels : array_like of int, shape (n, tasks)
-        Of each row, the cluster in each of the party's tasks.
-    sizes : sequence of int
-        Number of clusters of each task.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, number of outputs)
-        0 for the row's clusters, minus infinity for the others.
-
-    Raises
-    ------
-    DataError
-        If a label is none of its task's clusters.
-    """
-    given = np.asarray(labels)
-    if given.ndim != 2 or given.shape[1] != len(sizes):
-        raise DataError(f"labels have the shape (n, {len(sizes)}), got {given.shape}")
-    if not np.all((given >= 0) & (given < np.asarray(sizes))):
-        raise DataError(f"a label is none of the {tuple(sizes)} clusters, counted from 0")
-    with np.errstate(divide="ignore"):
-        parts = [np.log(np.eye(size))[given[:, t].astype(int)] for t, size in enumerate(sizes)]
-    return np.concatenate(parts, axis=1)
-
-
 def by_aligned_rows(
     domain: Domain,
     factors: Factors,
@@ -99,8 +67,7 @@ def by_aligned_rows(
     factors : Factors
         Tied.
     evidence : sequence of ndarray, shape (n, number of outputs)
-        Of each party, for the same rows: log densities (weights "em"), or `label_evidence` of the
-        clusters that it trained with (weights "aligned").
+        Of each party, for the same rows: the log density of each row in each of its outputs.
     num_classes : int, optional
         Default: the best for held-out rows of `class_candidates`.
     seed : int, default 0
@@ -214,10 +181,9 @@ SMOOTHING = 0.5
 #: Pseudo rows of each class.
 CLASS_SMOOTHING = 1e-3
 MAX_STEPS = 200
-#: Folds of the rows that choose the number of classes. The rows of a cell of a histogram may be in
-#: different folds.
+#: Folds of the rows that choose the number of classes. Equal rows may be in different folds.
 NUM_FOLDS = 5
-#: Rows (or cells of a histogram) from which the number of classes is chosen; of more, a sample.
+#: Distinct rows from which the number of classes is chosen; of more, a sample.
 MOST_ROWS = 5000
 #: Gain in nats a row below which EM stops.
 TOLERANCE = 1e-6
@@ -250,10 +216,7 @@ class LatentClasses:
 
 
 def distinct(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
-    """Return the distinct rows of evidence and how often each occurs.
-
-    The distinct rows of labels are the cells of their joint histogram.
-    """
+    """Return the distinct rows of evidence and how often each occurs."""
     bounds = np.cumsum([one.shape[1] for one in evidence])[:-1]
     cells, counts = np.unique(np.concatenate(evidence, axis=1), axis=0, return_counts=True)
     return np.split(cells, bounds, axis=1), counts.astype(np.float64)
@@ -274,8 +237,7 @@ def fit_latent_classes(
     Parameters
     ----------
     evidence : sequence of ndarray, shape (n, clusters)
-        Of each group, the log density of each row in each of its clusters. For a label: 0 for its
-        cluster and minus infinity for the others.
+        Of each group, the log density of each row in each of its clusters.
     num_classes : int
         R. The product of the groups' numbers of clusters, without the largest, is enough for any
         joint histogram; far fewer classes are usually enough.

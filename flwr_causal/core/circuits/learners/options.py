@@ -63,11 +63,10 @@ class TreesOptions(Part):
     Parameters
     ----------
     components : int, optional
-        Learner "trees": trees of a mixture, for each class; with weights "em", where each column is
-        at one party, components of the mixture. Default: by the number of rows.
+        Learner "trees": trees of a mixture, for each class. Default: by the number of rows.
     """
 
-    text = "learner='trees', or weights='em'"
+    text = "learner='trees'"
 
     components: int | None = bounded(None, least=1, most=MOST)
 

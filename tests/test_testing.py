@@ -37,7 +37,6 @@ POOLING = (
     "fedges hidden",
     "fedges cuts",
     "fedges missing",
-    "fedges mixed",
     "fedpc sums",
     "lingam",
 )

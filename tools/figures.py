@@ -34,7 +34,6 @@ OWN = {
     "moments, class": "cpdag_shd",
     "moments, GES": "cpdag_shd",
     "moments, states as 0 and 1": "cpdag_shd",
-    "FedGES, conditional Gaussian": "cpdag_shd",
     "NOTEARS-ADMM": "shd",
     "fedcausal": "shd",
     "lingam": "shd",

@@ -20,15 +20,8 @@ from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.joint_states import Parts
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
-from flwr_causal.core.discrete.mixed_moments import (
-    MixedTable,
-    flattened,
-    sums_of_sets,
-    without_small,
-)
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.discrete.seen_rows import SeenGains, SeenTable, tabulate_seen
-from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.greedy_search import prepared_search
@@ -49,10 +42,8 @@ from flwr_causal.protocol.fedges import (
     JUDGE,
     JUDGED_GRAPH,
     LIKELIHOODS,
-    MOMENTS,
     POOLED_COUNTS,
     POOLED_FIT,
-    POOLED_MOMENTS,
     SCORES,
     columns_of_marks,
 )
@@ -332,37 +323,6 @@ class FedGESClient(ColumnsClient):
         """Return the party's own score of a DAG."""
         families = enumerate(parents_of(edges, len(cache.table.names)))
         return sum(cache.score(y, parents) for y, parents in families)
-
-    @answers(MOMENTS, POOLED_MOMENTS)
-    def moments(self, asked: Asked) -> Arrays:
-        """Return counts and moments of the party's rows."""
-        table = self.once("rows of numbers and categories", self._mixed_table)
-        lists = [members.tolist() for members in Sets(asked["sizes"], asked["members"]).lists()]
-        parts, small = sums_of_sets(table, lists), self.setup.small
-        if asked.exchange is POOLED_MOMENTS:
-            return flattened(parts)._asdict()
-        few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)
-        if small.withheld:
-            filled = sum(int(np.count_nonzero(part.counts)) for part in parts)
-            parts = [without_small(part, small.withheld) for part in parts]
-            few = filled - sum(int(np.count_nonzero(part.counts)) for part in parts)
-        return {**flattened(parts)._asdict(), "small": np.array(few, dtype=np.int64)}
-
-    def _mixed_table(self) -> MixedTable:
-        setup = self.setup
-        column_of = by_name(setup.names)
-        cards = np.array([len(setup.states[k]) for k in column_of], dtype=np.int64)
-        names = [setup.names[k] for k in column_of]
-        shape = (len(column_of), self.count_rows())
-        codes, values = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
-        category, number = np.flatnonzero(cards > 0), np.flatnonzero(cards == 0)
-        kept, states = [names[k] for k in category], [setup.states[column_of[k]] for k in category]
-        codes[category] = prepare_states(self.frame(), kept, states, setup.policy).codes
-        rows = prepare(self.frame(), [names[k] for k in number], setup.policy).T
-        chosen = [column_of[k] for k in number]
-        means, deviations = setup.mean[chosen], np.sqrt(setup.variance[chosen])
-        values[number] = (rows - means[:, None]) / deviations[:, None]
-        return MixedTable(cards, codes, values)
 
     def _cached(self, asked: Asked) -> Cache:
         """Return the party's rows and what was computed from them."""

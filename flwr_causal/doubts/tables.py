@@ -89,8 +89,6 @@ class Expected:
         How many lags of each column are fitted, too.
     own_fits : bool, default False
         Whether each party's rows are fitted by themselves.
-    densities : bool, default False
-        Whether numbers have densities, which a value that repeats has not.
     nominal : bool, default False
         Whether all columns with states are categories, numbers of few values included.
     tails : str, default ""
@@ -106,7 +104,6 @@ class Expected:
     columns: int = 0
     lags: int = 0
     own_fits: bool = False
-    densities: bool = False
     nominal: bool = False
     tails: str = ""
     fewest: int = 0
@@ -153,7 +150,6 @@ def doubts(
         *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
         *_far_outside(far),
         *_lying_apart(_parties_where(held, _is_apart), dominated.keys() | far, expected.tails),
-        *(_repeated(held) if expected.densities else ()),
         *_unlike_steps(reports),
         *_same_tables(reports),
         *_repeated_rows(reports),
@@ -487,18 +483,6 @@ def _lying_apart(
         f"Some columns have a few values that lie apart, beyond the tails of all others: {listed}. "
         "If they are mistyped or in other units, effects are too small, and their intervals too "
         f"narrow to hold the true ones. Correct them; {remedy} lessen what they do."
-    ]
-
-
-def _repeated(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of numbers that have one value in most rows of a party."""
-    listed = some(_columns_at(_parties_where(held, lambda _, column: column.repeated)))
-    if not listed:
-        return []
-    return [
-        f"Some columns of numbers have one value in more than half of a party's rows: {listed}. "
-        "No Gaussian density fits such a column: its edges mean little, and the likelihood is low. "
-        "Make it a category, such as 'none' and 'some' or a few intervals."
     ]
 
 

@@ -72,10 +72,10 @@ fedges:
     mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL
     party_column=TEXT patience=NUMBER precision=float64|float32 quorum=NUMBER replicates=NUMBER
     resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
-    score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL seed=NUMBER
-    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    start=driven|fuse|overwrite strict=BOOL text_columns=fail|drop|keep turn=BOOL
-    unshared_columns=fail|drop|keep variant=default|paper
+    score=auto|bdeu|bic|qnml secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
+    signing_key=TEXT small_counts=report|suppress|refuse start=driven|fuse|overwrite
+    strict=BOOL text_columns=fail|drop|keep turn=BOOL unshared_columns=fail|drop|keep
+    variant=default|paper
 fedpc:
     batches=NUMBER bins=NUMBER blocks=BOOL categories=TEXT changed_tables=fail|restart
     class_root=BOOL clusters=NUMBER columns=TEXT components=NUMBER

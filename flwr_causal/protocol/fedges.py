@@ -13,9 +13,8 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import DIFFERENT, POOLED, When
-from flwr_causal.core.discrete import contingency_tables, mixed_moments
+from flwr_causal.core.discrete import contingency_tables
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
-from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.cuts import CUTS, sizes_of_cuts
@@ -33,17 +32,14 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
 
 
-#: The score that takes columns of numbers as they are.
-MIXED = "conditional-gaussian"
 #: The options of mode "fusion", which is the mode of ``mode="auto"`` if one of them is given.
 OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
 
 # Which runs have which mode, ...
-_MIXED = When(score=MIXED)
-_CHOOSES = When(mode="auto") & ~_MIXED
+_CHOOSES = When(mode="auto")
 _GIVES_NONE = When(**dict.fromkeys(OF_FUSION))
 FUSES = (When(mode="fusion") | _CHOOSES & ~_GIVES_NONE).called("mode='fusion'")
-EXACT = (When(mode="exact") | When(mode="auto") & _MIXED).called("mode='exact'")
+EXACT = When(mode="exact")
 SCORES_EDGES = (When(mode="scores") | _CHOOSES & _GIVES_NONE).called("mode='scores'")
 # ... choose among graphs round by round, ...
 CONTINUES = When(mode="scores", start="driven")
@@ -53,7 +49,7 @@ DRIVES = CONTINUES | (FUSES & ~_FIXED).called("mode='fusion' with start='driven'
 HAS_TABLES = (When(parameters=True) | When(parameters=None) & ~FUSES).called("parameters=True")
 REFINES = SCORES_EDGES & HAS_TABLES & ~When(score="bdeu")
 _HIDDEN = When(hidden_causes=True)
-_COUNTS = ~DIFFERENT & (EXACT & ~_MIXED | REFINES | SCORES_EDGES & _HIDDEN)
+_COUNTS = ~DIFFERENT & (EXACT | REFINES | SCORES_EDGES & _HIDDEN)
 FITS = HAS_TABLES & (~_HIDDEN | When(missing_values="em") | REFINES & When(score="auto"))
 
 
@@ -104,21 +100,6 @@ def _lacks_rows(known: ReplyContext) -> bool:
     return known.setup.policy.missing_values == "em" and "probabilities" not in known.sent
 
 
-def _impossible_moments(arrays: Arrays, known: ReplyContext) -> str:
-    """Return a complaint if counts and moments cannot be those of the party's rows, else ""."""
-    cards = np.array([len(states) for _, states in _by_name(known.setup)], dtype=np.int64)
-    sets = contingency_tables.Sets(known.sent["sizes"], known.sent["members"])
-    flat = mixed_moments.FlatSums(*(arrays[name] for name in mixed_moments.FlatSums._fields))
-    lists = [members.tolist() for members in sets.lists()]
-    withheld = known.setup.small.withheld
-    return mixed_moments.impossible(flat, cards, lists, known.sizes["n"], withheld)
-
-
-def _by_name(setup: Setup) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the columns with their states, sorted; a number has none."""
-    return sorted(zip(setup.names, setup.states, strict=True))
-
-
 def _impossible_gains(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if gains in log-likelihood exceed what the rows can hold, else ""."""
     # A gain is n times a mutual information, which is at most the logarithm of a number of states.
@@ -155,11 +136,6 @@ def _most_score(setup: Setup) -> float:
     these. A share of the prior is 1e-9 of 2^62 at least, and a count 2^53 at most.
     """
     return setup.num_rows * float(np.log(1e9 * 2.0**115))
-
-
-def _all_rows(setup: Setup) -> float:
-    """Return the upper bound of a sum over rows of standardised numbers, or of products of two."""
-    return float(setup.num_rows)
 
 
 _EDGES = ("*", 2)
@@ -257,36 +233,6 @@ _NUM_CELLS = Sent("num_cells", "number of cells of all tables together")
 _CELLS = Disclosure(
     "counts", "counts of all cells of the contingency tables", ("num_cells",), "count", "sum"
 )
-_NUM_MOMENTS = tuple(
-    Sent(f"num_{name}", f"number of '{name}'") for name in mixed_moments.FlatSums._fields
-)
-_MOMENTS = (
-    Disclosure(
-        "counts",
-        "numbers of rows by the states of the categories of each set",
-        ("num_counts",),
-        "count",
-        "sum",
-    ),
-    Disclosure(
-        "sums",
-        "of each number of a set, the sum over the rows with these states; numbers are "
-        "standardised by the mean and variance of all parties' rows",
-        ("num_sums",),
-        "finite",
-        "sum",
-        bound=_all_rows,
-    ),
-    Disclosure(
-        "products",
-        "of each pair of numbers of a set, the sum of their products over these rows",
-        ("num_products",),
-        "finite",
-        "sum",
-        bound=_all_rows,
-    ),
-)
-
 GRAPH = Exchange(
     "graph",
     "one round of Algorithm 1: each party searches from a graph, the server fuses the results",
@@ -443,36 +389,6 @@ POOLED_COUNTS = Exchange(
     contradiction=_other_total,
 )
 
-MOMENTS = Exchange(
-    "moments",
-    "counts, and moments of numbers by the states of categories, on whose sums the server searches "
-    "by the conditional Gaussian score as on the pooled rows",
-    sends=(*_SETS, *_NUM_MOMENTS),
-    returns=(
-        *_MOMENTS,
-        Disclosure(
-            "small",
-            "number of configurations with fewer than minimum_count rows; where counts are "
-            "withheld, of these",
-            (),
-            "index",
-        ),
-    ),
-    when="in each exchange",
-    only=_MIXED & ~POOLED,
-    same_parties=True,
-    contradiction=_impossible_moments,
-)
-
-POOLED_MOMENTS = replace(
-    MOMENTS,
-    name="pooled moments",
-    meaning="the exchange 'moments' with secure_aggregation",
-    returns=_MOMENTS,
-    when="in place of 'moments'",
-    only=_MIXED & POOLED,
-)
-
 FIT = Exchange(
     "fit",
     "the tables of probabilities of the graphs that were found, by which the server chooses one, "
@@ -490,7 +406,7 @@ FIT = Exchange(
     when="in the last exchange; also before the rounds of start='driven' in mode='scores', and "
     "after the first search of missing_values='em'",
     most=3,
-    only=FITS & ~_MIXED & ~DIFFERENT & ~POOLED,
+    only=FITS & ~DIFFERENT & ~POOLED,
     contradiction=_other_rows,
 )
 
@@ -501,7 +417,7 @@ POOLED_FIT = replace(
     sends=(*FIT.sends, _NUM_CELLS),
     returns=(_CELLS, _VOTES),
     when="in place of 'fit'",
-    only=FITS & ~_MIXED & ~DIFFERENT & POOLED,
+    only=FITS & ~DIFFERENT & POOLED,
     contradiction=_other_total,
 )
 
@@ -533,13 +449,9 @@ def dimensions(setup: Setup) -> dict[str, int]:
     }
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which few or no values of measured numbers are states."""
-    if options.score != MIXED:
-        return replace(policy, number_states=0)
-    # Columns of numbers are those that would be cut into intervals.
-    few = min(FEW_NUMBERS, policy.max_states)
-    return replace(policy, discretize=few, number_states=few)
+def _completed(_: Any, policy: Policy) -> Policy:
+    """Return the policy, by which numbers of few values are states."""
+    return replace(policy, number_states=0)
 
 
 CONTRACT = Contract(
@@ -554,8 +466,6 @@ CONTRACT = Contract(
         LIKELIHOODS,
         COUNTS,
         POOLED_COUNTS,
-        MOMENTS,
-        POOLED_MOMENTS,
         FIT,
         POOLED_FIT,
         ALIGN,

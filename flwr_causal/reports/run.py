@@ -375,7 +375,7 @@ class Run(SingleThreaded, RunRecord):
         if hasattr(kind, "save") and hasattr(kind, "load"):
             content["model"] = _class_name(kind)
             self.model.save(target / "model.json")
-        if isinstance(self.model, BayesianNetwork) and self.model.can("predict_proba"):
+        if isinstance(self.model, BayesianNetwork):
             write_bif(self.model, target / "model.bif")
         lines = [json.dumps(record) + "\n" for record in self.history]
         (target / HISTORY_FILE).write_text("".join(lines), encoding="utf-8")

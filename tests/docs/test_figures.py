@@ -279,5 +279,3 @@ def test_what_the_decision_table_says_of_worlds():
     assert errors["standardised"]["moments, class"] < figures.BREAKS
     assert errors["standardised"]["moments, class"] <= errors["standardised"]["moments, GES"]
     assert all(errors[kind]["lingam"] < 0.1 for kind in ("gumbel", "exponential", "uniform"))
-    # categories of two states and numbers, where effects are linear
-    assert errors["mixed"]["moments, class"] < errors["mixed"]["FedGES, conditional Gaussian"]

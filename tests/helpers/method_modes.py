@@ -132,7 +132,6 @@ MODES = {
     "fedges exact": ("fedges", CATEGORIES, {"mode": "exact"}),
     "fedges missing": ("fedges", CATEGORY_GAPS, {"mode": "exact", "missing_values": "em"}),
     "fedges hidden": ("fedges", CATEGORIES, {"mode": "exact", "hidden_causes": True}),
-    "fedges mixed": ("fedges", MIXED, {"score": "conditional-gaussian"}),
     "fedges fusion": ("fedges", CATEGORIES, {"mode": "fusion", "start": "driven"}),
     "fedges loop": ("fedges", CATEGORIES, {"mode": "fusion", "start": "fuse", "keep": "best"}),
     "fedges cuts": ("fedges", NUMBERS, {"mode": "exact", "discretize": 3}),

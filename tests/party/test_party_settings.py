@@ -156,8 +156,6 @@ def test_values_are_named_as_the_options_say_and_by_no_other_field(tmp_path, pol
         (FedPC(), {"number_states": 64}),
         (FedPC(), {"number_states": 0}),
         (FedGES(), {"number_states": 64}),
-        (FedGES(score="conditional-gaussian", mode="exact"), {"number_states": 64}),
-        (FedGES(score="conditional-gaussian", mode="exact"), {"discretize": 64}),
         (NotearsADMM(), {"names_states": True}),
     ],
 )

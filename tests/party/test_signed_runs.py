@@ -37,7 +37,7 @@ ALL = {
     "fedpc paper": ("fedpc", MODES["fedpc sums"][1], {"variant": "paper"}),
     "fedpc bins": ("fedpc", MODES["fedpc sums"][1], {"learner": "trees", "bins": 4}),
 }
-FAST = ("describe", "fedges mixed", "moments", "fedpc bins", "moments columns", "2dbn")
+FAST = ("describe", "fedges exact", "moments", "fedpc bins", "moments columns", "2dbn")
 
 
 class _Kit(Template):
@@ -70,7 +70,7 @@ def test_a_signed_run_of_every_mode_is_answered(key, tmp_path, name):
     assert not [one for one in recorded(tmp_path) if one["event"] != "sent"]
 
 
-@pytest.mark.parametrize("name", ["describe", "fedges mixed"])
+@pytest.mark.parametrize("name", ["describe", "fedges exact"])
 def test_a_signed_dry_run_could_begin(key, tmp_path, name):
     path, policy = key
     (tmp_path / "policy.toml").write_text(policy)
@@ -80,7 +80,7 @@ def test_a_signed_dry_run_could_begin(key, tmp_path, name):
     found = dry_run(strategy, grid)
     assert found["status"] == COULD_BEGIN
     # Those that the run has, and no others.
-    names = {"describe": ["overview", "tables"], "fedges mixed": ["moments"]}
+    names = {"describe": ["overview", "tables"], "fedges exact": ["counts", "fit"]}
     assert [one["name"] for one in found["exchanges"]] == names[name]
 
 

@@ -22,7 +22,6 @@ from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.discrete import DiscreteTable
-from flwr_causal.core.discrete.mixed_moments import MixedTable, sums_of_sets
 from flwr_causal.core.received import array_of, arrays_of, json_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import TableReport
@@ -444,13 +443,3 @@ def test_a_million_tables_of_4096_cells_are_refused_before_they_are_made(monkeyp
     three = Sets(np.full(3, 2, dtype=np.uint16), np.array([0, 1, 2, 3, 4, 5], dtype=np.uint16))
     with pytest.raises(DataError, match="have 12 entries"):
         tabulate(table, three)
-
-
-def test_sums_of_numbers_by_categories_are_limited_together(monkeypatch):
-    cards = np.array([4, 4, 0, 0], dtype=np.int64)
-    table = MixedTable(cards, np.zeros((4, 3), dtype=np.uint8), np.zeros((4, 3)))
-    # Each set has 16 configurations, with a count, 2 sums and 4 products.
-    monkeypatch.setattr(limits, "MOST_ENTRIES", 2 * 112)
-    assert len(sums_of_sets(table, [[0, 1, 2, 3]] * 2)) == 2
-    with pytest.raises(DataError, match="have 336 entries"):
-        sums_of_sets(table, [[0, 1, 2, 3]] * 3)

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from method_modes import MIXED, NUMBERS, TARGETED
+from method_modes import NUMBERS, TARGETED
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flwr_causal.clients import CausalClient, answers
@@ -102,10 +102,9 @@ def of_cells(table, sets, minimum):
     [
         (TABLES, 5, {"mode": "exact"}),
         (TABLES, 5, {"mode": "scores"}),
-        (MIXED, 16, {"score": "conditional-gaussian"}),
         (NUMBERS, 5, {"mode": "exact", "discretize": 3}),
     ],
-    ids=["exact", "scores", "mixed", "cuts"],
+    ids=["exact", "scores", "cuts"],
 )
 def test_no_small_count_leaves_a_party_of_fedges(parties, minimum, options):
     named = ("dense", "values", "counts")

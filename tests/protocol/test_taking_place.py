@@ -187,7 +187,6 @@ SETS = {
     "counts": ({"mode": "exact", "max_parents": 1}, "sizes"),
     "fit": ({"mode": "exact", "max_parents": 2}, "sizes"),
     "hidden": ({"mode": "exact", "max_parents": 1, "hidden_causes": True}, "sizes"),
-    "mixed": ({"score": "conditional-gaussian", "max_parents": 1}, "sizes"),
 }
 
 

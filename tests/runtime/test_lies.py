@@ -114,7 +114,6 @@ def test_the_median_survives_every_lie(mode, lie, clean):
 BELIEVED = {
     "fedges scores": set(),
     "fedges exact": set(),
-    "fedges mixed": set(),
     "fedges fusion": {"random, same scale"},
     "fedpc sums": set(),
     "fedpc trees": set(),

@@ -113,7 +113,6 @@ FEDGES = [
     ({"score": "bdeu"}, CATEGORIES),
     ({"mode": "exact", "replicates": 2}, CATEGORIES),
     ({"discretize": 3}, WITH_NUMBERS),
-    ({"score": "conditional-gaussian"}, WITH_NUMBERS),
 ]
 
 

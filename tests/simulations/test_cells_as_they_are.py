@@ -94,7 +94,6 @@ def test_a_column_that_is_declared_a_category_is_one_at_all_parties(tmp_path, me
 #: Methods that take categories beside numbers, with the options for it.
 MIXED = [
     ("moments", {"text_columns": "keep"}),
-    ("fedges", {"score": "conditional-gaussian"}),
     ("fedpc", {}),
 ]
 
@@ -134,7 +133,6 @@ def test_declared_columns_are_there_and_hold_what_is_declared(method, options, s
 
 CATEGORICAL = [
     ("fedges", {}),
-    ("fedges", {"score": "conditional-gaussian"}),
     ("fedges", {"discretize": 3}),
     ("fedpc", {}),
 ]

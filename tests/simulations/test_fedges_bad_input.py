@@ -94,7 +94,11 @@ DATA = {
         {},
         ["more", "75 different values in all", "max_states=64"],
     ),
-    "numbers with many values": (NUMBERS, {}, ["x0", "discretize=5", "100 different values"]),
+    "numbers with many values": (
+        NUMBERS,
+        {},
+        ["x0", "discretize=5", "100 different values", "'moments'", "'fedpc'"],
+    ),
     "whole numbers with many values": (
         with_column(*(np.arange(30) + 30 * k for k in range(3))),
         {},

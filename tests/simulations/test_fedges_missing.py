@@ -128,7 +128,6 @@ def test_bdeu_takes_part():
     ("options", "words"),
     [
         ({"mode": "fusion"}, "mode='fusion'"),
-        ({"score": "conditional-gaussian"}, "'score'"),
         ({"mode": "scores", "start": "driven"}, "start='driven'"),
         ({"parameters": False}, "'parameters'"),
         ({"discretize": 3}, "'discretize'"),

@@ -114,19 +114,6 @@ def test_types_are_those_of_all_parties():
     assert simulate("fedges", categories).model.states[0] == ("0", "1", "2")
 
 
-def test_a_network_of_numbers_and_categories_has_the_values_of_the_table(tmp_path):
-    table = with_column(COLUMNS["bool"][0]).assign(z=np.random.default_rng(3).normal(size=900))
-    run = simulate("fedges", cut(table), score="conditional-gaussian")
-    run.save(tmp_path)
-    for own in (run.model, Run.load(tmp_path).model):
-        sample = own.sample(300, seed=0)
-        assert sample["x"].dtype == bool
-        assert sample["z"].dtype == float
-        np.testing.assert_allclose(
-            own.log_likelihood(table), own.log_likelihood(table.assign(x=table["x"].astype(str)))
-        )
-
-
 # Intervals of numbers.
 
 

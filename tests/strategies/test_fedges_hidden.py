@@ -163,7 +163,6 @@ def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tm
         ({"mode": "fusion"}, "mode"),
         ({"start": "fuse"}, "mode"),
         ({"mode": "scores", "start": "driven"}, "start"),
-        ({"score": "conditional-gaussian"}, "moments"),
         ({"parameters": False}, "parameters"),
         ({"parameters": True}, "parameters"),
         ({"small_counts": "suppress"}, "small_counts"),

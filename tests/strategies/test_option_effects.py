@@ -190,7 +190,6 @@ UNCHANGED = {
         "max_rounds": EARLY,
         "lagged_threshold": "the rows have no lagged effects",
     },
-    "fedges mixed": {"mode": "it is 'exact' in any case"},
     "fedges missing": {"parameters": "they are needed in any case"},
     "moments polish": {
         "score": "both scores have one best graph",

@@ -1,7 +1,4 @@
-"""Bayesian networks: a DAG and, for each variable, its distribution given its parents.
-
-Among categories these are tables of probabilities, with numbers conditional Gaussian families
-(:mod:`core.discrete.mixed_families`), which give samples and densities.
+"""Bayesian networks: a DAG and, for each variable, a table of probabilities given its parents.
 
 ``tables[j]`` has one axis for each parent of j, in the order of ``parents[j]``, and a last axis for
 the states of j, over which it sums to 1. Given the DAG, fitting needs only the counts of each
@@ -25,7 +22,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.answers import Answers
-from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.discrete import fit_check, inference
 from flwr_causal.core.discrete.discrete import (
     MAX_STATES,
@@ -38,11 +34,6 @@ from flwr_causal.core.discrete.discrete import (
     plain_label,
     seen_patterns,
     state_name,
-)
-from flwr_causal.core.discrete.mixed_families import (
-    MixedFamily,
-    empty_rows,
-    standardised_rows,
 )
 from flwr_causal.core.discrete.probabilities import (
     check_parents,
@@ -84,7 +75,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.discrete.mixed_moments import MixedSums
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.graphs.fit_check import FitCheck
@@ -96,7 +86,7 @@ CAUSAL = ("do", "total_effect", "possible_effects", "contrast")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BayesianNetwork(Answers):
-    """A joint distribution of d variables: categories, or numbers and categories.
+    """A joint distribution of d categories.
 
     The tables are stored as read-only float64 copies.
 
@@ -105,14 +95,13 @@ class BayesianNetwork(Answers):
     names : tuple of str
         The d variables.
     states : tuple of tuple of (str, int, float or bool)
-        The labels of each variable's states, in the order of its axes: the values of the table; ()
-        for a number.
+        The labels of each variable's states, in the order of its axes: the values of the table.
         Rows and evidence may have these or their names (``"1"`` for 1); answers have the labels.
     parents : tuple of tuple of int
         The indices of each variable's parents, ascending; acyclic.
     tables : tuple of ndarray of float64
         ``tables[j][states of the parents..., state]`` is the probability of the state given the
-        parents' states: non-negative, the last axis sums to 1. Empty where there are families.
+        parents' states: non-negative, the last axis sums to 1.
     sample_sizes : tuple of ndarray of float64, optional
         ``sample_sizes[j][states of the parents...]`` is the number of rows with these states, with
         the weight of the prior; standard errors need them. Default: unknown.
@@ -131,11 +120,6 @@ class BayesianNetwork(Answers):
     conditioned : bool, default False
         Whether this is the distribution of rows with states that other variables cause, see
         :meth:`conditional`: its edges are then not causal, and effects are refused.
-    families : tuple of MixedFamily, default ()
-        Of networks with numbers, the distribution of each variable and its parents.
-    units : ndarray of shape (2, d), optional
-        Location and scale by which the numbers of the families are standardised; 0 and 1 for
-        categories.
 
     Raises
     ------
@@ -156,21 +140,17 @@ class BayesianNetwork(Answers):
     marks: BoolArray | None = None
     cuts: Mapping[str, FloatArray] = field(default_factory=dict)
     conditioned: bool = False
-    families: tuple[MixedFamily, ...] = ()
-    units: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
-        laws = {"families": self.families} if self.families else {"tables": self.tables}
-        parts = {"states": self.states, "parents": self.parents, **laws}
+        parts = {"states": self.states, "parents": self.parents, "tables": self.tables}
         for part, values in parts.items():
             if len(values) != len(names):
                 raise DataError(f"{len(values)} {part} for {len(names)} variables: give one each")
         states = tuple(tuple(map(plain_label, own)) for own in self.states)
         parents = tuple(tuple(int(parent) for parent in own) for own in self.parents)
         for name, own in zip(names, states, strict=True):
-            least = 0 if self.families else 1
-            if not least <= len(own) <= MAX_STATES or len(set(label_names(own))) < len(own):
+            if not 1 <= len(own) <= MAX_STATES or len(set(label_names(own))) < len(own):
                 raise DataError(
                     f"variable {name!r} has {len(own)} states: expected 1 to {MAX_STATES}, all "
                     "different"
@@ -179,7 +159,7 @@ class BayesianNetwork(Answers):
         sizes = dict(zip(names, map(len, states), strict=True))
         tables = tuple(
             checked_table(name, table, table_shape(name, [len(states[k]) for k in (*own, j)]))
-            for j, (name, own, table) in enumerate(zip(names, parents, self.tables, strict=False))
+            for j, (name, own, table) in enumerate(zip(names, parents, self.tables, strict=True))
         )
         for name, value in (
             ("names", names),
@@ -188,24 +168,20 @@ class BayesianNetwork(Answers):
             ("tables", tables),
             ("sample_sizes", checked_sizes(names, self.sample_sizes, tables)),
             ("marks", frozen_booleans("marks", self.marks, (len(names), len(names)))),
-            ("units", None if self.units is None else frozen_floats(self.units)),
             ("cuts", {name: _checked_cuts(name, own, sizes) for name, own in self.cuts.items()}),
         ):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         num_edges = sum(len(own) for own in self.parents)
-        size = f"{self.num_parameters} parameters"
-        if self.families:
-            size = f"{sum(not own for own in self.states)} numbers"
-        return f"<BayesianNetwork: {len(self.names)} variables, {num_edges} edges, {size}>"
+        return (
+            f"<BayesianNetwork: {len(self.names)} variables, {num_edges} edges, "
+            f"{self.num_parameters} parameters>"
+        )
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the variables and their states, and the drawing."""
-        listed = [
-            (name, ", ".join(own) or "number")
-            for name, own in zip(self.names, self.state_names, strict=True)
-        ]
+        listed = list(zip(self.names, map(", ".join, self.state_names), strict=True))
         states = notebook.table(("variable", "states"), listed, "variables")
         return notebook.section(repr(self), states + self.graph._repr_html_())
 
@@ -225,7 +201,7 @@ class BayesianNetwork(Answers):
         return sum(table.size - table[..., 0].size for table in self.tables)
 
     def log_likelihood(self, frame: Any) -> FloatArray:
-        """Return the natural logarithm of the probability of each row, with numbers its density.
+        """Return the natural logarithm of the probability of each row.
 
         A number that was cut counts by its interval, whatever its width: this is no density, and a
         number far outside is as probable as others of the outer interval.
@@ -247,11 +223,6 @@ class BayesianNetwork(Answers):
         DataError
             If a variable is missing, or a value is not one of its states.
         """
-        if self.families:
-            assert self.units is not None
-            rows = standardised_rows(frame, self.names, self.states, self.units)
-            found = sum(own.log_density(rows) for own in self.families)
-            return np.asarray(found - np.log(self.units[1]).sum())
         codes = codes_of(frame, self.names, self.state_names, self.cuts)
         total = np.zeros(codes.shape[1])
         for j, table in enumerate(self.tables):
@@ -359,11 +330,6 @@ class BayesianNetwork(Answers):
         )
 
     def _lacks(self, question: str) -> str:
-        if self.families and question not in ("sample", "log_likelihood"):
-            return (
-                f"a network with numbers has samples and densities, and no {question}: make "
-                "categories of the numbers (discretize), or run moments with text_columns='keep'"
-            )
         if self.conditioned and question in CAUSAL:
             return (
                 "this network describes rows with given states (conditional), and among the causes "
@@ -804,8 +770,7 @@ class BayesianNetwork(Answers):
         Returns
         -------
         pandas.DataFrame
-            n rows; the values are numbers or the labels of states, the columns in the network's
-            order.
+            n rows; the values are the labels of states, the columns in the network's order.
 
         Raises
         ------
@@ -814,20 +779,9 @@ class BayesianNetwork(Answers):
         """
         import pandas as pd
 
-        values: list[NDArray[Any]] = []
-        if self.families:
-            assert self.units is not None
-            _check_rows(num_rows)
-            cards = np.array([len(own) for own in self.states], dtype=np.int64)
-            rows, rng = empty_rows(cards, num_rows), np.random.default_rng(seed)
-            for j in topological_order(self._edges):
-                self.families[j].draw(rows, rng)
-            codes, (level, scale) = rows.codes, self.units[:, :, None]
-            values = list(level + scale * rows.values)
-        else:
-            codes = self.sample_table(num_rows, seed).codes
+        codes = self.sample_table(num_rows, seed).codes
         columns = {
-            name: labelled(own, codes[j]) if own else values[j]
+            name: labelled(own, codes[j])
             for j, (name, own) in enumerate(zip(self.names, self.states, strict=True))
         }
         return pd.DataFrame(columns, columns=pd.Index(self.names))
@@ -882,40 +836,6 @@ class BayesianNetwork(Answers):
             cuts=cuts or {},
         )
 
-    @classmethod
-    def from_sums(
-        cls,
-        names: Sequence[str],
-        states: Sequence[Sequence[Any]],
-        parents: Sequence[Sequence[int]],
-        families: Sequence[MixedSums],
-        *,
-        location: FloatArray,
-        scale: FloatArray,
-        equivalent_sample_size: float = 1.0,
-    ) -> BayesianNetwork:
-        """Fit a network of numbers and categories to the moments of each variable with its parents.
-
-        Parameters
-        ----------
-        names, states, parents
-            See the parameters of the class.
-        families : sequence of MixedSums
-            Of the standardised numbers.
-        location, scale : ndarray of shape (d,)
-            By which they are standardised; 0 and 1 for a category.
-        equivalent_sample_size : float, default 1.0
-            Weight of a uniform prior of the configurations, in rows.
-        """
-        cards = [len(own) for own in states]
-        found = tuple(
-            MixedFamily.of_sums(j, parents[j], cards, own, equivalent_sample_size)
-            for j, own in enumerate(families)
-        )
-        all_states, all_parents = (tuple(map(tuple, part)) for part in (states, parents))
-        units = np.array([location, scale])
-        return cls(tuple(names), all_states, all_parents, (), families=found, units=units)
-
     def save(self, path: str | Path) -> None:
         """Write the network to a JSON file, without loss."""
         content: dict[str, Any] = {
@@ -938,12 +858,6 @@ class BayesianNetwork(Answers):
             content["marks"] = self.marks.tolist()
         if self.conditioned:
             content["conditioned"] = True
-        if self.families:
-            assert self.units is not None
-            content["families"] = [
-                [part.ravel().tolist() for part in own[3:]] for own in self.families
-            ]
-            content["units"] = self.units.tolist()
         if self.cuts:
             content["cuts"] = {name: own.tolist() for name, own in self.cuts.items()}
         write_record(path, "model", content)
@@ -976,11 +890,6 @@ class BayesianNetwork(Answers):
                 )
                 for members, flat in content.get("further_counts", ())
             }
-            cards = list(map(len, states))
-            families = tuple(
-                MixedFamily.of(j, parents[j], cards, flat)
-                for j, flat in enumerate(content.get("families", ()))
-            )
         return cls(
             tuple(names),
             tuple(states),
@@ -992,8 +901,6 @@ class BayesianNetwork(Answers):
             content.get("marks"),
             content.get("cuts", {}),
             content.get("conditioned", False) is True,
-            families,
-            content.get("units"),
         )
 
 

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.mixed_moments import as_mixed
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.cpdag import member_of
 from flwr_causal.core.ges.greedy_search import GainSource, check_limit, prepared_search
-from flwr_causal.core.ges.mixed_gains import MixedTableGains
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import regular
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.knowledge import Knowledge
 
-Score = Literal["bdeu", "bic", "qnml", "gaussian-bic", "conditional-gaussian"]
+Score = Literal["bdeu", "bic", "qnml", "gaussian-bic"]
 
 
 def ges(
@@ -57,13 +55,10 @@ def ges(
     ----------
     table : DiscreteTable, Moments, array of shape (n, d), or anything with ``.columns``
         Categories (texts, whole numbers, booleans) for the discrete scores; numbers, or their
-        moments, for "gaussian-bic"; both for "conditional-gaussian", where a column holds numbers
-        if it has more than 10 different whole numbers or numbers that are not whole. Rows may
-        repeat; a ``DiscreteTable`` may weigh them.
-    score : {"bdeu", "bic", "qnml", "gaussian-bic", "conditional-gaussian"}, default "bdeu"
+        moments, for "gaussian-bic". Rows may repeat; a ``DiscreteTable`` may weigh them.
+    score : {"bdeu", "bic", "qnml", "gaussian-bic"}, default "bdeu"
         BDeu is the paper's (Torrijos et al. 2024). See `flwr_causal.core.discrete.scores`, and
-        `flwr_causal.core.ges.moment_gains` for "gaussian-bic" and
-        `flwr_causal.core.discrete.mixed_moments` for "conditional-gaussian".
+        `flwr_causal.core.ges.moment_gains` for "gaussian-bic".
     equivalent_sample_size : float, default 1.0
         Weight of the BDeu prior in rows; 1 in the authors' program.
     start : CausalGraph or array of shape (d, d), optional
@@ -99,10 +94,6 @@ def ges(
         moments = regular(moments, edge_masks(knowledge, names).required)
         column_of = by_name(names)
         source: GainSource = MomentGains(moments.subset(column_of))
-    elif score == "conditional-gaussian":
-        names, mixed = as_mixed(table)
-        column_of = by_name(names)
-        source = MixedTableGains(mixed.reordered(column_of))
     else:
         discrete = as_discrete(table)
         check_rows(discrete)

@@ -867,8 +867,8 @@ def _remedy(numeric: bool, count: int, fractions: bool, policy: Policy) -> str:
     if numeric:
         ways.append(
             f"discretize it with the option discretize={SUGGESTED_BINS} (equal frequency, cut "
-            "points agreed by all parties), take it as numbers with mode='exact' and "
-            "score='conditional-gaussian' (without the options of other modes)"
+            "points agreed by all parties), use a method that takes numbers beside categories "
+            "('moments' with text_columns='keep', 'fedpc')"
         )
     else:
         ways.append("join values that belong together")

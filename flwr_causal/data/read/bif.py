@@ -124,14 +124,7 @@ def write_bif(network: BayesianNetwork, path: str | Path) -> None:
         The network.
     path : str or Path
         The file, which is compressed by gzip if the name ends in ``.gz``.
-
-    Raises
-    ------
-    DataError
-        If the network has numbers.
     """
-    if not network.can("predict_proba"):
-        raise DataError("a BIF file holds tables of categories, and the network has numbers")
     content = ("\n".join(_lines(network)) + "\n").encode()
     with writing(path, "network") as file:
         file.write_bytes(gzip.compress(content, mtime=0) if file.suffix == ".gz" else content)

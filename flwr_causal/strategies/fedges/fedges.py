@@ -13,7 +13,7 @@ the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
      (``LIKELIHOODS``, until no gain is unknown), then on contingency tables of the columns that the
      found graph joins (``COUNTS``; `searches_on_sums.search_on_likelihoods`).
    - "exact": GES at the server on contingency tables (``COUNTS``;
-     `searches_on_sums.search_on_counts`), of numbers beside categories on moments (``MOMENTS``).
+     `searches_on_sums.search_on_counts`).
    - "fusion": Algorithm 1, in which the sum of the parties' scores chooses among graphs
      (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``; `scored_rounds`).
    - Where parties hold different columns of the same rows: tables of the joined rows (``ALIGN``,
@@ -47,7 +47,6 @@ from flwr_causal.protocol.fedges import (
     CONTRACT,
     FIT,
     FUSES,
-    MIXED,
     FedGESPartyOptions,
 )
 from flwr_causal.runtime.algorithm import Note, Result, relayed
@@ -73,10 +72,8 @@ from flwr_causal.strategies.fedges.searches_on_sums import (
     Problem,
     cardinalities_of,
     fit,
-    mixed_network,
     search_on_counts,
     search_on_likelihoods,
-    search_on_moments,
     search_on_scores,
 )
 
@@ -86,7 +83,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
-    from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.ges.counted_pag import SeparationTests
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.core.parts import Part
@@ -180,13 +176,8 @@ class FedGES(JoiningStrategy):
 
     @property
     def _expected(self) -> Expected:
-        """Categories, and numbers with densities where they are taken as they are."""
-        return replace(super()._expected, densities=self.options.score == MIXED, nominal=True)
-
-    @property
-    def _takes_numbers(self) -> bool:
-        """Whether columns of numbers are cut into intervals, or taken as they are."""
-        return self.options.discretize > 0 or self.options.score == MIXED
+        """Categories."""
+        return replace(super()._expected, nominal=True)
 
     @property
     def client_options(self) -> FedGESPartyOptions:
@@ -211,7 +202,7 @@ class FedGES(JoiningStrategy):
             check_required(self._problem(agreement))
         cuts: Cuts = {}
         taken = 0
-        if agreement.continuous and self.options.score != MIXED:
+        if agreement.continuous:
             present = self._present(agreement)
             agreed = yield from agreed_cuts(agreement, self.options.discretize, present)
             taken = agreed.taken
@@ -289,14 +280,6 @@ class FedGES(JoiningStrategy):
         """
         options = self.options
         result = partial(self._result, agreement, cuts, small)
-        if options.score == MIXED:
-            problem = self._problem(agreement)
-            most = max(0, max(1, options.max_rounds) - taken)
-            found, source = yield from search_on_moments(problem, most, result)
-            network = None
-            if options.asks_for_tables:
-                network = mixed_network(problem, source, agreement, found.dag)
-            return result(found, network=network, over=True)
         most = max(0, max(1, options.max_rounds - options.asks_for_tables) - taken)
         if options.chosen_mode == "fusion":
             found, used = yield from self._fused(agreement, most, result)
@@ -475,7 +458,6 @@ class FedGES(JoiningStrategy):
         found: Found,
         fitted: Fitted | None = None,
         *,
-        network: BayesianNetwork | None = None,
         over: bool = False,
     ) -> Result:
         """Return the class with the parties' agreement, its network, and what to know of it.
@@ -490,14 +472,12 @@ class FedGES(JoiningStrategy):
         found : Found
         fitted : Fitted, optional
             The tables of the graph.
-        network : BayesianNetwork, optional
-            That of numbers and categories.
         over : bool, default False
             Whether the training is over.
         """
         if self.options.hidden_causes:
             return self._pag(agreement, small, separation_tests(self._problem(agreement), found, 0))
-        model = network
+        model = None
         if fitted is not None:
             model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)
         warnings = small_cell_warning(small, agreement, self.options)
@@ -546,6 +526,12 @@ class FedGES(JoiningStrategy):
             options=self.options,
         )
 
+    @property
+    def _transforms(self) -> bool:
+        """Whether the variables are other columns than those of the parties' tables."""
+        options = self.options
+        return bool(options.discretize or options.party_column or self._columns_differ)
+
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
@@ -553,7 +539,7 @@ class FedGES(JoiningStrategy):
 
         None also where they are a cause. Of rows with gaps they are this method's own.
         """
-        if self._takes_numbers or self._columns_differ or self.options.party_column:
+        if self._transforms:
             return None
         if self.options.incomplete:
             return super().baselines(tables, names, run_alone)
@@ -579,7 +565,6 @@ class FedGES(JoiningStrategy):
 
     def _pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""
-        cut = self._takes_numbers or self._columns_differ or self.options.party_column
-        if cut or self.options.incomplete or graph.kind == "pag":
+        if self._transforms or self.options.incomplete or graph.kind == "pag":
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}

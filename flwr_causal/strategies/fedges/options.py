@@ -16,7 +16,6 @@ from flwr_causal.protocol.fedges import (
     FITS,
     FUSES,
     HAS_TABLES,
-    MIXED,
     REFINES,
     SCORES_EDGES,
 )
@@ -68,7 +67,7 @@ class FusedGraphs(Part):
     """
 
     text = "mode='fusion', or mode='scores' with start='driven'"
-    gives = all_but("exact", "functions", "iterations", "pooled")
+    gives = all_but("exact", "iterations", "pooled")
     remedies: ClassVar[tuple[tuple[str, str], ...]] = (("pooled", "mode='exact'"),)
     needs = words("replies")
     chosen_by = (*("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),)
@@ -99,8 +98,8 @@ class ScoredEdges(Part):
     """Gains of edges, as sums over the parties."""
 
     text = "mode='scores', whose sums are over all parties"
-    remedies = (("functions", "mode='exact'"), ("pooled", "mode='exact'"))
-    gives = all_but("functions", "pooled", "sample")
+    remedies = (("pooled", "mode='exact'"),)
+    gives = all_but("pooled", "sample")
 
 
 class PooledCounts(Part):
@@ -135,35 +134,25 @@ class FewExchanges(Part):
     instead = f"{FEWEST_JOINED} or more"
 
 
-class NumbersAsTheyAre(Part):
-    """Numbers with densities beside categories."""
-
-    text = "score='conditional-gaussian'"
-    gives = all_but("intervals")
-
-
 class CompletedCounts(Part):
     """Counts of rows with missing cells, by expectation-maximisation."""
 
     text = "missing_values='em'"
-    gives = all_but("functions", "graph alone", "ids", "intervals")
+    gives = all_but("graph alone", "ids", "intervals")
 
 
 class HiddenStates(Part):
     """A partial ancestral graph of categories, by tests of all counts."""
 
     text = "hidden_causes=True"
-    gives = all_but("functions", "graph alone", "ids", "small counts", "tables")
-    remedies = (
-        ("functions", "'moments' with text_columns='keep'"),
-        ("ids", "'moments' with text_columns='keep'"),
-    )
+    gives = all_but("graph alone", "ids", "small counts", "tables")
+    remedies = (("ids", "'moments' with text_columns='keep'"),)
 
 
 class JoinedCounts(JoinedColumns):
     """Counts of states of columns at different parties."""
 
-    gives = JoinedColumns.gives - words("functions", "iterations", "pairs", "small counts")
+    gives = JoinedColumns.gives - words("iterations", "pairs", "small counts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,18 +215,17 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
         some networks take very long.
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
         "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
-        ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
+        ``max_fused_edges`` or ``keep`` is given.
         With ``mode="scores"`` these options need ``start="driven"``.
         Scores are more accurate than fusion (measured) and disclose less than exact.
-    score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
+    score : {"auto", "bdeu", "bic", "qnml"}, default "auto"
         "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
         qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
         found, and the last exchange chooses the graph with the highest held-out log-likelihood
         (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
         of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
         parties; BDeu is the sum of the parties' own scores, and "auto" for ``start="driven"``
-        means BDeu at the parties. "conditional-gaussian" takes columns
-        of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
+        means BDeu at the parties.
     max_rounds : int, default 100
         Largest number of exchanges after the schema exchange. A search that needs more returns the
         graph that it has reached with known scores.
@@ -284,9 +272,7 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
 
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
-    score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = option(
-        "auto", needs={MIXED: ("functions",)}
-    )
+    score: Literal["auto", "bdeu", "bic", "qnml"] = "auto"
     hidden_causes: bool = option(False, needs="exact")
     turn: bool = False
     max_parents: int | None = bounded(None, least=1)
@@ -368,7 +354,6 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
             TablesInAnyCase: self.continues,
             ManyParents: self.max_parents is None or self.max_parents > MOST_PARENTS,
             FewExchanges: self.max_rounds < FEWEST_JOINED,
-            NumbersAsTheyAre: self.score == MIXED,
             CompletedCounts if self.incomplete else CompleteRows: True,
             HiddenStates: self.hidden_causes,
             Prior: self.fits_tables or self.continues or self.chosen_score == "bdeu",

@@ -12,7 +12,6 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.probabilities import posterior_mean
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.core.words import by_name
-from flwr_causal.protocol.fedges import MIXED
 from flwr_causal.runtime.algorithm import Result
 
 if TYPE_CHECKING:
@@ -177,9 +176,7 @@ def small_cell_warning(
 
 
 def _no_counts(options: FedGESOptions) -> str:
-    """Return the options with which no counts are sent, as another remedy; "" if there are none."""
-    if options.score == MIXED:
-        return ""
+    """Return the options with which no counts are sent, as another remedy."""
     if options.continues:
         return ", or send no counts (mode='scores' without 'start', and with 'parameters' off)"
     if options.chosen_mode == "fusion":

@@ -1,4 +1,4 @@
-"""FedGES's searches on sums: by the parties' scores, likelihoods, counts or moments.
+"""FedGES's searches on sums: by the parties' scores, likelihoods or counts.
 
 Each search is a generator. The server searches with the gains that it knows and estimates of the
 others, asks the parties for what the search lacked, and searches again until nothing was unknown.
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.contingency_tables import (
     ContingencyCounts,
     Sets,
@@ -21,11 +20,9 @@ from flwr_causal.core.discrete.contingency_tables import (
     sets_of,
     tables_of,
 )
-from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
 from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
 from flwr_causal.core.ges.greedy_search import prepared_search
-from flwr_causal.core.ges.mixed_gains import SummedMixedGains
 from flwr_causal.core.ges.speculative_search import (
     NOISE,
     SCREENING_NOISE,
@@ -34,7 +31,7 @@ from flwr_causal.core.ges.speculative_search import (
     SummedGains,
     lacking_sets,
 )
-from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.core.graphs.pag.rules import Ancestry
 from flwr_causal.core.ties import first_largest
 from flwr_causal.core.words import by_name
@@ -43,10 +40,8 @@ from flwr_causal.protocol.fedges import (
     COUNTS,
     FIT,
     LIKELIHOODS,
-    MOMENTS,
     POOLED_COUNTS,
     POOLED_FIT,
-    POOLED_MOMENTS,
     SCORES,
 )
 from flwr_causal.runtime.algorithm import Ask, Note, Step
@@ -421,76 +416,6 @@ def _held_out(
         rows.append(max(int(table.sum()), 1))
     # Where all tables count the same rows the factors are exactly 1.
     return sum(one * (rows[-1] / n) for one, n in zip(sums, rows, strict=True)) / rows[-1]
-
-
-# -- numbers beside categories ---------------------------------------------------------------------
-
-
-def search_on_moments(
-    problem: Problem, most: int, standing: Standing
-) -> Generator[Step, Any, tuple[Found, SummedMixedGains]]:
-    """Search over numbers (of cardinality 0) and categories, from moments by configuration.
-
-    Parameters are those of :func:`search_on_likelihoods`.
-
-    Returns
-    -------
-    found : Found
-    source : SummedMixedGains
-        With the moments of the graph's families, unless the exchanges were used up.
-    """
-    source = SummedMixedGains(
-        problem.cardinalities,
-        problem.num_rows,
-        own_margins=problem.withheld,
-    )
-    for taken in range(most + 1):
-        found = problem.search(source, problem.options.chosen_score)
-        sets = lacking_sets([source])
-        if not len(sets.sizes):
-            # Isolated variables, and families that the last run did not need.
-            lacking = [own for own in family_sets(found.dag) if source.moments(own) is None]
-            sets = sets_of(lacking)
-        if taken:
-            yield Note({"num_edges": int(found.dag.sum()), "questions": len(sets.sizes)})
-        if not len(sets.sizes):
-            return found, source
-        if taken < most:
-            lists = [members.tolist() for members in sets.lists()]
-            sizes = sizes_of(problem.cardinalities, lists).sum(axis=0).tolist()
-            numbers = {f"num_{name}": n for name, n in zip(FlatSums._fields, sizes, strict=True)}
-            replies = yield Ask(
-                POOLED_MOMENTS if problem.options.secure_aggregation else MOMENTS,
-                {**sets._asdict(), **numbers},
-                so_far=partial(standing, found),
-            )
-            flat = FlatSums(*(replies[name] for name in FlatSums._fields))
-            source.learn_moments(restored(flat, problem.cardinalities, lists))
-    return problem.search(source, problem.options.chosen_score, known_only=True), source
-
-
-def mixed_network(
-    problem: Problem,
-    source: SummedMixedGains,
-    agreement: Agreement,
-    dag: BoolArray,
-) -> BayesianNetwork | None:
-    """Return the network of a DAG, its variables by name; None if moments are missing."""
-    families = [source.moments(own) for own in family_sets(dag)]
-    if any(part is None for part in families):
-        return None
-    column_of = by_name(agreement.names)
-    number = problem.cardinalities == 0
-    mean, variance = agreement.mean[column_of], agreement.variance[column_of]
-    return BayesianNetwork.from_sums(
-        problem.names,
-        [agreement.labels[k] for k in column_of],
-        parents_of(edges_of(dag), len(column_of)),
-        [part for part in families if part is not None],
-        location=np.where(number, mean, 0.0),
-        scale=np.sqrt(np.where(number, variance, 1.0)),
-        equivalent_sample_size=problem.options.equivalent_sample_size,
-    )
 
 
 # -- sets of variables, and their tables -----------------------------------------------------------

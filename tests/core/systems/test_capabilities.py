@@ -12,7 +12,6 @@ from method_modes import CATEGORIES, CLASSES, MIXED, MIXED_SERIES, NUMBERS, SERI
 
 from flwr_causal import Knowledge, simulate
 from flwr_causal.core.answers import QUESTIONS, answers
-from flwr_causal.data.read.bif import write_bif
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.interoperability import to_pgmpy
 
@@ -49,10 +48,6 @@ KINDS = {
     "categories": (
         ("fedges", CATEGORIES, {"mode": "exact", "knowledge": ORDERED}),
         "contrasts response mean covariance residuals coefficients disagreement",
-    ),
-    "numbers and categories": (
-        ("fedges", MIXED, {"score": "conditional-gaussian"}),
-        " ".join(one for one in QUESTIONS if one not in ("sample", "log_likelihood")),
     ),
     "circuit": (
         ("fedpc", CLASSES, {"minimum_count": 1}),
@@ -169,16 +164,10 @@ def test_what_a_model_lacks_after_an_intervention_it_says():
     assert "no numbers of rows" in replace(network, sample_sizes=None).why_not("contrast")
 
 
-def test_networks_with_numbers_are_no_tables(tmp_path):
-    model = run_of("numbers and categories").model
-    with pytest.raises(DataError, match="the network has numbers"):
-        write_bif(model, tmp_path / "model.bif")
-    assert "number" in model._repr_html_()
-    run_of("numbers and categories").save(tmp_path / "run")
-    assert not (tmp_path / "run" / "model.bif").exists()
-    for kind in ("numbers and categories", "series", "hidden causes"):
-        with pytest.raises(DataError, match="pgmpy has no such networks"):
-            to_pgmpy(run_of(kind).model)
+@pytest.mark.parametrize("kind", ["series", "hidden causes"])
+def test_models_that_pgmpy_has_not_are_refused(kind):
+    with pytest.raises(DataError, match="pgmpy has no such networks"):
+        to_pgmpy(run_of(kind).model)
 
 
 @pytest.mark.parametrize("kind", ["numbers", "blocks"])

@@ -242,6 +242,12 @@ def test_the_rules_of_fedpc_are_those_of_the_code():
     assert "| `weights`, in one pass | `counts` | all parties hold the same columns |" in text
 
 
+def test_the_page_of_warnings_is_that_of_the_rules():
+    text = (ROOT / pages.WARNINGS).read_text()
+    assert pages.with_notices(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    assert "| The time steps differ between the parties | The usual differences" in text
+
+
 def test_the_page_of_options_is_that_of_the_code():
     text = (ROOT / pages.DOCS).read_text()
     assert pages.with_options(text) == text, "python -m flwr_causal.app.pages writes it anew"

@@ -2,7 +2,8 @@
 
 ``python -m flwr_causal.app.pages`` in the repository writes the keys in ``pyproject.toml`` and
 docs/options.md and the options in ``party/options.py``, from the options' fields, and the tables of
-docs/privacy.md and docs/privacy/, from the contracts, and the rules of docs/fedpc.md.
+docs/privacy.md and docs/privacy/, from the contracts, the rules of docs/fedpc.md, and the tables of
+docs/warnings.md.
 For an app directory of another method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes
 the keys of this method.
 """
@@ -24,6 +25,9 @@ from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.core.documented import meaning
 from flwr_causal.core.options import option_types
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.rules import table_of
+from flwr_causal.doubts import graphs, runs
+from flwr_causal.doubts.tables import RULES as OF_TABLES
 from flwr_causal.party.options import BOOL, NUMBER, TEXT
 from flwr_causal.protocol import tables
 from flwr_causal.protocol.setup import Setup
@@ -40,6 +44,9 @@ DOCS = "docs/options.md"
 #: The page that shows what FedPC's "auto" stands for.
 FEDPC = "docs/fedpc.md"
 NAMES = "flwr_causal/party/options.py"
+#: The page of warnings, and what its tables hold.
+WARNINGS = "docs/warnings.md"
+NOTICES = {"before": (*OF_TABLES, *runs.BEFORE), "after": (*graphs.RULES, *runs.AFTER)}
 TABLE = "[tool.flwr.app.config]"
 # A line of the table with a comment behind its value.
 COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
@@ -51,6 +58,8 @@ BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
 BEGIN_RULES = "<!-- rules -->\n"
 # Between these lines of `NAMES`.
 BEGIN_NAMES, END_NAMES = "# <options>\n", "# </options>\n"
+# On the page of warnings: which table stands between a line and the end.
+MARKED_NOTICES = re.compile(r"<!-- warnings (\w+) -->\n.*?<!-- end -->\n", re.S)
 # On the pages of `privacy_pages`: which table stands between a line and the end.
 MARKED = re.compile(
     r"<!-- (report|agreement|rows|(leaves|sent) ([\w-]+)) -->\n.*?<!-- end -->\n", re.S
@@ -179,6 +188,13 @@ def with_rules(text: str) -> str:
     return before + BEGIN_RULES + "\n" + "\n".join(lines) + "\n\n" + END + after
 
 
+def with_notices(text: str) -> str:
+    """Return the text of docs/warnings.md with its tables written anew."""
+    return MARKED_NOTICES.sub(
+        lambda found: f"<!-- warnings {found[1]} -->\n\n{table_of(NOTICES[found[1]])}\n{END}", text
+    )
+
+
 def with_names(text: str) -> str:
     """Return the text of the module that lists all options and their values, with the list anew."""
     before, _, rest = text.partition(BEGIN_NAMES)
@@ -285,6 +301,7 @@ def main(arguments: list[str]) -> int:
         Path(name).write_text(with_config(Path(name).read_text()))
     Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
     Path(FEDPC).write_text(with_rules(Path(FEDPC).read_text()))
+    Path(WARNINGS).write_text(with_notices(Path(WARNINGS).read_text()))
     Path(NAMES).write_text(with_names(Path(NAMES).read_text()))
     for page in privacy_pages(Path()):
         page.write_text(with_contracts(page.read_text()))

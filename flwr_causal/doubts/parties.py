@@ -9,12 +9,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.fit_check import LEVEL
-from flwr_causal.core.words import some
+from flwr_causal.data.check.rules import Rule, listed, told
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pandas as pd
+
+    from flwr_causal.data.check.rules import Fields
 
 #: Differences below this size are no matter, however certain: see :class:`Difference`.
 LEAST_SIZE = 0.1
@@ -150,19 +152,38 @@ def party_warnings(
     remedies : sequence of str
         What else helps where mechanisms differ, in words.
     """
-    lines = []
-    for party, said in [*found.items()][:MOST_NAMED]:
+    return told(PARTY_RULES, {"odd": found, "parties": parties, "remedies": remedies})
+
+
+def _odd(odd: Mapping[str, str], parties: Collection[str], remedies: Sequence[str]) -> Fields:
+    """Find the first parties that differ, and what to do about each."""
+    for party, said in [*odd.items()][:MOST_NAMED]:
         others = [name for name in parties if name != party]
-        whom = others[0] if len(others) == 1 else "the others"
-        doubt = " Which of the two is right the rows do not tell." if len(others) == 1 else ""
-        false = said.startswith(("column", "codes"))
-        mend = "Mend its table" if false else "Compare how it measures and whom it has"
-        ways = "" if false else "".join(f"; {one}" for one in remedies)
-        lines.append(
-            f"{party} differs from {whom}: {said}.{doubt} {mend}, or run without it "
-            f"(run.without({party!r}); on nodes the option expected_parties){ways}. "
-            "run.disagreement has the numbers."
-        )
-    if more := [*found][MOST_NAMED:]:
-        lines.append(f"{len(more)} more parties differ from the others: {some(more)}.")
-    return lines
+        two, false = len(others) == 1, said.startswith(("column", "codes"))
+        yield {
+            "party": party,
+            "whom": others[0] if two else "the others",
+            "said": said,
+            "doubt": " Which of the two is right the rows do not tell." * two,
+            "mend": "Mend its table" if false else "Compare how it measures and whom it has",
+            "ways": "" if false else "".join(f"; {one}" for one in remedies),
+        }
+
+
+PARTY_RULES = (
+    Rule(
+        "{party} differs from {whom}: {said}.{doubt} {mend}, or run without it "
+        "(run.without({party!r}); on nodes the option expected_parties){ways}. run.disagreement "
+        "has the numbers.",
+        "A party's column is reversed, columns or codes stand under each other's names, or its "
+        "effects differ by more than chance and by 0.2 standard deviations; `moments`, `lingam` "
+        "and networks of `fedges`, see [who disagrees](after_the_graph.md#who-disagrees)",
+        "[What to do](how_to/false_parties.md): mend the table, or run without the party",
+        title="... differs from ...",
+        finds=_odd,
+    ),
+    Rule(
+        "{count} more parties differ from the others: {listed}.",
+        finds=lambda odd: listed([*odd][MOST_NAMED:], count=len(odd) - MOST_NAMED),
+    ),
+)

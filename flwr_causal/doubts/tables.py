@@ -1,7 +1,7 @@
-"""Doubts about the parties' tables before the training, in words: pure functions of their reports.
+"""Doubts about the parties' tables before the training: rules on their reports.
 
 Nothing here is an error: tables may be as they are. What can be doubted of a finished graph is in
-:mod:`flwr_causal.doubts.graphs`. docs/warnings.md lists all warnings.
+:mod:`flwr_causal.doubts.graphs`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,25 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from flwr_causal.core.linear.levels import deviations
+from flwr_causal.core.ties import as_ranked
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import columns_of, normal, some_parties
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
+from flwr_causal.data.check.rules import Notice, Rule, listed, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.checks import Holders
     from flwr_causal.data.check.report import ColumnReport, TableReport
+    from flwr_causal.data.check.rules import Fields
 
 #: Most ratio of a party's standard deviation to that of the others. Of rows that are dealt out at
 #: random at most 2.6 where it is beyond chance (20 seeds of all papers' simulations); centimetres
@@ -64,8 +68,8 @@ LIKE_MISSING = frozenset(
         *("-99", "-999", "-9999", "-99999"),
     )
 )
-
-
+#: How many columns a message of levels names.
+NAMED = 5
 #: What lessens what values that lie apart do, where a method has no option for it.
 RANKS = "ranks or normal scores of these columns"
 
@@ -109,6 +113,66 @@ class Expected:
     fewest: int = 0
 
 
+class TableFacts(TypedDict, total=False):
+    """What may be known of the parties' tables before the training, as the rules read it.
+
+    Parameters
+    ----------
+    reports : mapping of str to TableReport
+        By party.
+    agreement, policy, expected : Agreement, Policy, Expected
+    counts : Agreement
+        Where the numbers of rows are known.
+    names, comparable : sequence of str
+        The columns, and those whose units may be compared with each other.
+    held, unsure : mapping of str to Holders
+        The columns and who has them; without those of which a dictionary lists all values.
+    dominated, apart : mapping of str to sequence of str
+        By column the parties where one row has most of the variance, where values lie apart.
+    far : mapping of str to str
+        By column in how many rows of whom values are far outside all others.
+    spreads, levels : mapping of str to str
+        By column the parties whose spread, and whose level, is unlike the others'.
+    foreign, rare : mapping of str to sequence of str
+        By column the parties that have none of the others' states, and a state of their own.
+    categories : mapping of str to sequence of str
+        The states of the columns that the method takes for categories without being told to.
+    left_out : sequence of str
+        Columns that others determine, which leave the search.
+    shares : ndarray of shape (m,)
+        The share of a column's variance that is between units.
+    differ : ndarray of bool, shape (m,)
+        Whether its levels differ. ``names`` are then the variables of these columns.
+    flat : sequence of str
+        The columns that vary between units only. With such columns levels are not taken out.
+    whose : str
+        The units: "parties" or "series".
+    """
+
+    reports: Mapping[str, TableReport]
+    agreement: Agreement
+    counts: Agreement
+    policy: Policy
+    expected: Expected
+    names: Sequence[str]
+    comparable: Sequence[str]
+    held: Mapping[str, Holders]
+    unsure: Mapping[str, Holders]
+    dominated: Mapping[str, Sequence[str]]
+    apart: Mapping[str, Sequence[str]]
+    far: Mapping[str, str]
+    spreads: Mapping[str, str]
+    levels: Mapping[str, str]
+    foreign: Mapping[str, Sequence[str]]
+    rare: Mapping[str, Sequence[str]]
+    categories: Mapping[str, Sequence[str]]
+    left_out: Sequence[str]
+    shares: FloatArray
+    differ: BoolArray
+    flat: Sequence[str]
+    whose: str
+
+
 def doubts(
     reports: Mapping[str, TableReport],
     agreement: Agreement,
@@ -128,41 +192,44 @@ def doubts(
     policy : Policy, optional
         That of the agreement. Default: the default policy.
     """
-    policy = policy or Policy()
+    return tuple(told(RULES, facts_of(reports, agreement, expected, policy or Policy())))
+
+
+def facts_of(
+    reports: Mapping[str, TableReport], agreement: Agreement, expected: Expected, policy: Policy
+) -> TableFacts:
+    """Return what the reports of all parties tell of the agreed columns."""
     columns = columns_of(reports)
     held = {name: columns[name] for name in agreement.names}
-    # Each value of these has been held against the dictionary.
+    # Each value of the others has been held against the dictionary.
     unsure = {name: one for name, one in held.items() if name not in policy.certain_names}
-    dominated = _dominated(held)
-    far = _far(unsure)
+    dominated, far = where(held, lambda _, column: column.dominated), _far(unsure)
     # What single rows do to a column is no matter of its unit.
-    others = {name: one for name, one in held.items() if name not in (dominated.keys() | far)}
+    others = {name: one for name, one in held.items() if name not in {*dominated, *far}}
     spreads, levels = _unlike_parties(reports, others, expected.unit_ratio)
-    comparable = [name for name in others if name not in spreads]
-    withheld = any(report.withheld for report in reports.values())
-    categories = zip(agreement.names, agreement.states, strict=True) if expected.nominal else ()
-    return (
-        *(() if withheld else few_rows(agreement, expected)),
-        *_unlike_units(spreads),
-        *(_unlike_levels(levels, expected.level_remedy) if expected.level_remedy else ()),
-        *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
-        *_combinations(reports, agreement.names),
-        *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
-        *_far_outside(far),
-        *_lying_apart(_parties_where(held, _is_apart), dominated.keys() | far, expected.tails),
-        *_unlike_steps(reports),
-        *_same_tables(reports),
-        *_repeated_rows(reports),
-        *_row_numbers(reports, unsure),
-        *_without_values(reports, held, expected.fewest),
-        *_states_that_are_names(unsure),
-        *_like_states(unsure, policy.category_names),
-        *_like_missing(unsure),
-        *_numbers_as_text(unsure, policy.category_names),
-        *_other_states(unsure),
-        *_other_codes(reports, unsure),
-        *nominal_numbers(reports, dict(categories), policy),
-    )
+    foreign, rare = _own_states(unsure)
+    facts: TableFacts = {
+        "reports": reports,
+        "agreement": agreement,
+        "policy": policy,
+        "expected": expected,
+        "names": agreement.names,
+        "comparable": [name for name in others if name not in spreads],
+        "held": held,
+        "unsure": unsure,
+        "dominated": dominated,
+        "apart": where(held, lambda _, column: column.apart),
+        "far": far,
+        "spreads": spreads,
+        "levels": levels,
+        "foreign": foreign,
+        "rare": rare,
+    }
+    if not any(report.withheld for report in reports.values()):
+        facts["counts"] = agreement
+    if expected.nominal:
+        facts["categories"] = dict(zip(agreement.names, agreement.states, strict=True))
+    return facts
 
 
 def own_doubts(party: str, report: TableReport) -> tuple[str, ...]:
@@ -177,13 +244,13 @@ def own_doubts(party: str, report: TableReport) -> tuple[str, ...]:
     report : TableReport
     """
     held = columns_of({party: report})
-    dominated, far = _dominated(held), _far(held)
-    return (
-        *_repeated_rows({party: report}),
-        *_combinations({party: report}, report.names),
-        *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
-        *_far_outside(far),
-        *_lying_apart(_parties_where(held, _is_apart), dominated.keys() | far, RANKS),
+    return doubts_by(
+        reports={party: report},
+        names=report.names,
+        dominated=where(held, lambda _, column: column.dominated),
+        apart=where(held, lambda _, column: column.apart),
+        far=_far(held),
+        expected=Expected(tails=RANKS),
     )
 
 
@@ -200,9 +267,15 @@ def doubts_of_total(
         On the rows of all parties together.
     expected : Expected
     """
-    columns = _unlike_columns(agreement, agreement.names) if expected.raw_units else []
-    apart: dict[str, list[str]] = {one.name: [] for one in total.columns if one.apart}
-    return (*few_rows(agreement, expected), *columns, *_lying_apart(apart, (), expected.tails))
+    return doubts_by(
+        counts=agreement,
+        agreement=agreement,
+        comparable=agreement.names,
+        dominated={},
+        apart={one.name: () for one in total.columns if one.apart},
+        far={},
+        expected=expected,
+    )
 
 
 def doubts_of_groups(
@@ -221,36 +294,69 @@ def doubts_of_groups(
     columns = columns_of(reports)
     held = {name: columns[name] for name in names if name in columns}
     spreads, levels = _unlike_parties(reports, held, expected.unit_ratio)
-    return (
-        *_unlike_units(spreads),
-        *(_unlike_levels(levels, expected.level_remedy) if expected.level_remedy else ()),
+    return doubts_by(spreads=spreads, levels=levels, expected=expected)
+
+
+def nominal_numbers(
+    reports: Mapping[str, TableReport], categories: Mapping[str, Sequence[str]], policy: Policy
+) -> list[str]:
+    """Return the warning of numbers that are categories because they are few.
+
+    The parameters are those of :class:`TableFacts`.
+    """
+    return [*doubts_by(held=columns_of(reports), categories=categories, policy=policy)]
+
+
+def doubts_by(**facts: Unpack[TableFacts]) -> tuple[str, ...]:
+    """Return what the rules say whose facts are given."""
+    return tuple(told(RULES, facts))
+
+
+# What rules find.
+
+
+def where(
+    held: Mapping[str, Holders], strikes: Callable[[str, ColumnReport], bool]
+) -> dict[str, list[str]]:
+    """Return by column the parties whose report of it meets a condition; none: no entry."""
+    found = {
+        name: [party for party, column in holders.items() if strikes(party, column)]
+        for name, holders in held.items()
+    }
+    return {name: parties for name, parties in found.items() if parties}
+
+
+def at(parties: Mapping[str, Sequence[str]], **further: Any) -> Fields:
+    """Return the fields of one message that lists columns, each with its parties."""
+    return listed(
+        (
+            f"{name!r} (at {some_parties(found) if found else 'one party or more'})"
+            for name, found in parties.items()
+        ),
+        **further,
     )
 
 
-def few_rows(agreement: Agreement, expected: Expected) -> list[str]:
-    """Warn where there are no more rows than numbers that are fitted to each column."""
-    if expected.own_fits and agreement.total is not None:
-        return []
+def _fitted(counts: Agreement, expected: Expected, rows: int) -> Fields:
+    """Find that there are no more rows than numbers that are fitted to each column."""
     # A category of k states is k - 1 columns.
-    states = agreement.states or [()] * len(agreement.names)
+    states = counts.states or [()] * len(counts.names)
     fitted = sum(len(own) - 1 if own else expected.columns for own in states)
     fitted *= (1 + expected.lags) * (expected.columns > 0)
-    rows = max(agreement.rows.values()) if expected.own_fits else agreement.n
     if rows > fitted:
         return []
-    whose = "The largest party has" if expected.own_fits else "All parties together have"
-    what = " of values and states" if agreement.states else ""
-    what += " with their lags" if expected.lags else ""
-    return [
-        f"{whose} {rows} rows for {fitted} columns{what}: so few rows fit any graph, and its "
-        "edges mean little. Add rows, or leave columns out."
-    ]
+    what = " of values and states" * bool(counts.states)
+    what += " with their lags" * bool(expected.lags)
+    return [{"rows": rows, "fitted": fitted, "what": what}]
 
 
 def _unlike_parties(
     reports: Mapping[str, TableReport], held: Mapping[str, Holders], most: float
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the columns whose spread, and those whose level, at a party is unlike the others'.
+
+    Parties with known interventions are left out: these change the columns on which they act, and
+    those that depend on these.
 
     Parameters
     ----------
@@ -267,7 +373,12 @@ def _unlike_parties(
     """
     spreads, levels = {}, {}
     for name, holders in held.items():
-        seen = _seen(reports, holders)
+        seen: dict[str, tuple[float, float, float]] = {}
+        for party, column in holders.items():
+            count = reports[party].rows_with(column)
+            varies = count >= 2 and column.squares > 0 and not column.distinct_one
+            if varies and not any(reports[party].targets):
+                seen[party] = count, column.mean, math.sqrt(column.squares / (count - 1))
         if len(seen) < 2:
             continue
         parties, (rows, means, spread) = list(seen), np.array(list(seen.values())).T
@@ -291,47 +402,6 @@ def _unlike_parties(
     return spreads, levels
 
 
-def _unlike_units(spreads: Mapping[str, str]) -> list[str]:
-    if not spreads:
-        return []
-    listed = some(f"{name!r} ({where})" for name, where in spreads.items())
-    return [
-        "The units of some columns seem to differ between the parties. Standard deviations, in "
-        f"terms of those at the other parties: {listed}. Bring each column to one unit at all "
-        "parties, or leave it out."
-    ]
-
-
-def _unlike_levels(levels: Mapping[str, str], remedy: str) -> list[str]:
-    if not levels:
-        return []
-    listed = some(f"{name!r} (at {where})" for name, where in levels.items())
-    return [
-        "The means of some columns at a party lie far from those at the others, by more than "
-        f"{SAME_LEVEL:g} times the standard deviations of both: {listed}. Bring each column to one "
-        f"unit at all parties; if levels truly differ, {remedy}."
-    ]
-
-
-def _seen(
-    reports: Mapping[str, TableReport], holders: Holders
-) -> dict[str, tuple[float, float, float]]:
-    """Return rows, mean and standard deviation by party, where a column varies.
-
-    Parties with known interventions are left out: these change the columns on which they act, and
-    those that depend on these.
-    """
-    found: dict[str, tuple[float, float, float]] = {}
-    for party, column in holders.items():
-        report = reports[party]
-        if any(report.targets):
-            continue
-        rows = report.rows - (0 if report.dropped_rows else column.missing)
-        if rows >= 2 and column.squares > 0 and not column.distinct_one:
-            found[party] = rows, column.mean, float(np.sqrt(column.squares / (rows - 1)))
-    return found
-
-
 def _chance(ratio: FloatArray, rows: FloatArray, middle: int) -> FloatArray:
     """Return how probable ratios of standard deviations are among Gaussian rows (F test)."""
     import scipy.special  # which takes half a second to load
@@ -341,26 +411,17 @@ def _chance(ratio: FloatArray, rows: FloatArray, middle: int) -> FloatArray:
     return np.asarray(2 * scipy.special.fdtrc(*larger, np.maximum(ratio, 1 / ratio) ** 2))
 
 
-def _unlike_columns(agreement: Agreement, names: Sequence[str]) -> list[str]:
-    """Warn where these columns' own units are of very different size."""
+def _unlike_columns(agreement: Agreement, comparable: Sequence[str], expected: Expected) -> Fields:
+    """Find that these columns' own units are of very different size."""
     variances = dict(zip(agreement.names, agreement.variance.tolist(), strict=True))
-    known = [name for name in names if variances[name] > 0]
-    if not known:
+    known = [name for name in comparable if variances[name] > 0]
+    if not (known and expected.raw_units):
         return []
     low, high = min(known, key=variances.__getitem__), max(known, key=variances.__getitem__)
     ratio = math.sqrt(variances[high] / variances[low])
     if not ratio > COMPARABLE_COLUMNS:
         return []
-    return [
-        f"The standard deviation of column {high!r} is {times(ratio)} that of {low!r}. This method "
-        "looks at the columns in their units, which may decide which edges are found and where "
-        "they point. Set standardize=True, or give the columns comparable units."
-    ]
-
-
-def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> list[str]:
-    """Warn of columns that are linear combinations of others at each party with enough rows."""
-    return [combination_text(*one) for one in reported_relations(reports, names)]
+    return [{"high": high, "low": low, "times": times(ratio)}]
 
 
 def reported_relations(
@@ -384,63 +445,19 @@ def reported_relations(
     return [(own[-1], own[:-1]) for own in among]
 
 
-def left_out_text(names: Iterable[str]) -> str:
-    """Return the warning of the columns that leave the search, as others determine them."""
-    return (
-        "Left out of the search, so without edges, as other columns determine them: "
-        f"{some(map(repr, names))}. Of each such relation it is the last column by name; to keep "
-        "it, exclude another one."
-    )
-
-
-def combination_text(name: str, others: Sequence[str], *, linear: bool = True) -> str:
-    """Return the warning of a column that others determine; numbers as a linear combination."""
+def combination(name: str, others: Sequence[str], *, linear: bool = True) -> Mapping[str, object]:
+    """Return the fields of the message of a column that others determine."""
     way = "a multiple" if len(others) == 1 else "a linear combination"
     way = way if linear else "a function"
-    return (
-        f"Column {name!r} is {way} of {some(map(repr, others))} in all rows: the effects of such "
-        "columns cannot be distinguished, and edges among them mean nothing. Leave one of them out."
-    )
-
-
-def _parties_where(
-    held: Mapping[str, Holders], strikes: Callable[[str, ColumnReport], bool]
-) -> dict[str, list[str]]:
-    """Return the parties by column whose report of it meets a condition."""
-    by_name = {
-        name: [party for party, column in holders.items() if strikes(party, column)]
-        for name, holders in held.items()
-    }
-    return {name: parties for name, parties in by_name.items() if parties}
-
-
-def _columns_at(parties: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the columns that are so at some party, each with these parties, in words."""
-    return [f"{name!r} (at {some_parties(where)})" for name, where in parties.items() if where]
-
-
-def _dominated(held: Mapping[str, Holders]) -> dict[str, list[str]]:
-    """Return the columns in which a single row has most of a party's variance, and the parties."""
-    return _parties_where(held, lambda _, column: column.dominated)
-
-
-def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
-    if not dominated:
-        return []
-    listed = some(_columns_at(dominated))
-    return [
-        f"A single row has more than half of a party's variance of a column: {listed}. Second "
-        "moments of such a column depend on this row. Correct the value if it is a mistake or "
-        "stands for a missing one; where a column has heavy tails, take logarithms or ranks."
-    ]
+    return {"name": name, "way": way, "others": some(map(repr, others))}
 
 
 def _far(held: Mapping[str, Holders]) -> dict[str, str]:
     """Return the columns with values far outside all others, and in how many rows of whom.
 
-    Of named states, marks of missing values are looked for by :func:`_like_missing`.
+    Of named states, marks of missing values are looked for by another rule.
     """
-    where = {
+    found = {
         name: some(
             f"{column.far} row{'s' * (column.far != 1)} at party {party!r}"
             for party, column in holders.items()
@@ -448,74 +465,22 @@ def _far(held: Mapping[str, Holders]) -> dict[str, str]:
         )
         for name, holders in held.items()
     }
-    return {name: places for name, places in where.items() if places}
+    return {name: places for name, places in found.items() if places}
 
 
-def _far_outside(far: Mapping[str, str]) -> list[str]:
-    if not far:
-        return []
-    listed = some(f"{name!r} ({places})" for name, places in far.items())
-    return [
-        f"Some columns have values far outside all others: {listed}. Such values often stand for "
-        "missing ones, as -999 or 9999, or are mistakes, and few of them decide means and second "
-        "moments. 'flwr-causal check' shows them on the party's machine. Correct them, or leave "
-        "the fields empty and choose by missing_values how these rows are treated."
-    ]
-
-
-def _is_apart(party: str, column: ColumnReport) -> bool:
-    return column.apart
-
-
-def _lying_apart(
-    apart: Mapping[str, Sequence[str]], told: Collection[str], remedy: str
-) -> list[str]:
-    """Warn of columns in which a few values lie apart, at given parties or some that add up."""
-    places = {
-        name: some_parties(where) if where else "one party or more"
-        for name, where in apart.items()
-        if name not in told
-    }
-    if not (places and remedy):
-        return []
-    listed = some(f"{name!r} (at {where})" for name, where in places.items())
-    return [
-        f"Some columns have a few values that lie apart, beyond the tails of all others: {listed}. "
-        "If they are mistyped or in other units, effects are too small, and their intervals too "
-        f"narrow to hold the true ones. Correct them; {remedy} lessen what they do."
-    ]
-
-
-def _unlike_steps(reports: Mapping[str, TableReport]) -> list[str]:
-    """Warn of time steps that differ between the parties."""
+def _unlike_steps(reports: Mapping[str, TableReport]) -> Fields:
+    """Find time steps that differ between the parties."""
     by_step: dict[str, list[str]] = {}
     for party, report in reports.items():
         if report.step:
             by_step.setdefault(report.step, []).append(party)
     if len(by_step) < 2:
         return []
-    listed = some(f"{step} at {some_parties(parties)}" for step, parties in by_step.items())
-    return [
-        f"The time steps differ between the parties: {listed}. A lag then is not the same time at "
-        "all parties. Bring the series to one step, or leave parties out; if only the clocks "
-        "differ, give the times in one unit."
-    ]
+    return listed(f"{step} at {some_parties(parties)}" for step, parties in by_step.items())
 
 
-def _repeated_rows(reports: Mapping[str, TableReport]) -> list[str]:
-    """Warn of tables in which many rows are copies of others."""
-    parties = [party for party, report in reports.items() if report.repeats]
-    if not parties:
-        return []
-    return [
-        f"Many rows repeat an earlier row in all columns, at {some_parties(parties)}: patients "
-        "that are in a table twice count twice. 'flwr-causal check' tells how many, on the party's "
-        "machine. Remove the copies, or leave a column in by which the rows differ."
-    ]
-
-
-def _same_tables(reports: Mapping[str, TableReport]) -> list[str]:
-    """Warn of parties with the same table, as a file that is given twice.
+def _same_tables(reports: Mapping[str, TableReport]) -> Fields:
+    """Find parties with the same table, as a file that is given twice.
 
     Equal means and spreads are no chance where values are fractions; whole numbers of few values
     may agree in them by chance, which many columns must make improbable.
@@ -534,12 +499,7 @@ def _same_tables(reports: Mapping[str, TableReport]) -> list[str]:
             near.setdefault((form, place), []).append(party)
         else:
             pairs.append(f"{party!r} and {same!r}")
-    if not pairs:
-        return []
-    return [
-        f"The tables of some parties seem to be the same: {some(pairs)}. Their rows count twice. "
-        "Check the paths of the tables; give each row to one party."
-    ]
+    return listed(pairs)
 
 
 def _tells_tables(report: TableReport) -> bool:
@@ -617,18 +577,6 @@ def _naming_rows(reports: Mapping[str, TableReport], held: Mapping[str, Holders]
     return found
 
 
-def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
-    """Warn of columns that number the rows, or are identifiers by their names."""
-    found = _naming_rows(reports, held)
-    if not found:
-        return []
-    return [
-        f"Some columns seem to number the rows or to identify them: {some(map(repr, found))}. Such "
-        "a column is no measurement, and its edges mean nothing. Leave it out, or name it in the "
-        "option for its role: row_id, series_column or time_column."
-    ]
-
-
 def _numbers_rows(report: TableReport, column: ColumnReport) -> bool:
     """Whether the values are successive whole numbers, or what is left of them in the kept rows.
 
@@ -654,86 +602,33 @@ def _spread(n: int) -> float:
     return n * (n**2 - 1) / 12
 
 
-def _without_values(
-    reports: Mapping[str, TableReport], held: Mapping[str, Holders], fewest: int
-) -> list[str]:
-    """Warn of columns that a party has without a single value, or whose counts it withholds."""
-    empty = _parties_where(held, lambda party, column: reports[party].is_empty(column))
-    where = _columns_at(empty)
-    if not where:
-        return []
-    if fewest > 1:
-        return [
-            f"Some columns count as missing in all rows of a party: {some(where)}. The party has "
-            f"no value there, or withholds its counts, which are of fewer than {fewest} rows "
-            "(minimum_count)."
-        ]
-    return [
-        f"Some columns have no value in any row of a party: {some(where)}. With "
-        "missing_values='keep' that counts as a property of its rows: remove the column from this "
-        "party's table. 'em' takes it as a column that the party lacks."
-    ]
-
-
-def _states_that_are_names(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of columns among whose states is the column's own name."""
-    where = _places(held, lambda name, state: _plain(state) == _plain(name))
-    if not where:
-        return []
-    return [
-        f"Some columns have their own name among their states: {some(where)}. The header line may "
-        "be repeated within the table, as in files that were joined; or the table may have none, "
-        "and its first row was taken for the names. Remove such rows, or add the header."
-    ]
-
-
-def _like_missing(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of states that stand for a missing value. The states themselves are not named."""
-    where = _places(held, lambda name, state: _plain(state) in LIKE_MISSING)
-    if not where:
-        return []
-    return [
-        "Some states look like marks of missing values, as '?', 'NA', a blank or -999, and count "
-        f"as states like all others: {some(where)}. Leave such fields empty, and choose what "
-        "becomes of them by missing_values; or keep them if that a value is missing matters."
-    ]
-
-
-def _numbers_as_text(held: Mapping[str, Holders], declared: Collection[str]) -> list[str]:
-    """Warn of categories most of whose many values are numbers."""
-    mixed = _parties_where(
-        {name: one for name, one in held.items() if name not in declared},
-        lambda _, column: column.stray > 0 and column.texts > MOST_FRACTIONS,
-    )
-    if not mixed:
-        return []
-    return [
-        "Some columns are taken as categories, and most of their values are numbers: "
-        f"{some(_columns_at(mixed))}. A few texts make a category of a column of numbers, as a "
-        "stray word does, or the label of one code in a file of Stata or SPSS. 'flwr-causal check' "
-        "shows them on the party's machine: correct them, or list the column in 'unlabelled' of a "
-        "table description; name a column of codes in categories."
-    ]
-
-
-def _places(held: Mapping[str, Holders], striking: Callable[[str, str], bool]) -> list[str]:
-    """Return the columns with a state of some sort, and the parties that have it, in words."""
-    return _columns_at(
+def _of_states(held: Mapping[str, Holders], strikes: Callable[[str, str], bool]) -> Fields:
+    """Find the columns with a state of some sort, given a column's name and one of its states."""
+    return at(
         {
-            name: [
-                party
-                for party, column in holders.items()
-                if any(striking(name, state) for state in column.states)
-            ]
+            name: parties
             for name, holders in held.items()
+            for parties in [
+                [p for p, one in holders.items() if any(strikes(name, k) for k in one.states)]
+            ]
+            if parties
         }
     )
 
 
-def _other_states(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of states that one party alone has, and of parties that have none of the others'."""
-    alone: list[str] = []
-    single: list[str] = []
+def _without_values(
+    reports: Mapping[str, TableReport], held: Mapping[str, Holders], **further: Any
+) -> Fields:
+    """Find columns that a party has without a single value, or whose counts it withholds."""
+    return at(where(held, lambda party, column: reports[party].is_empty(column)), **further)
+
+
+def _own_states(
+    held: Mapping[str, Holders],
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return by column the parties that have none of the others' states, and one of their own."""
+    foreign: dict[str, list[str]] = {}
+    rare: dict[str, list[str]] = {}
     for name, holders in held.items():
         states = {party: set(column.states) for party, column in holders.items() if column.states}
         # How many parties have each state, each in one spelling, and each number of states.
@@ -741,62 +636,50 @@ def _other_states(held: Mapping[str, Holders]) -> list[str]:
         plain = {state: _plain(state) for state in holding}
         spelled = Counter(one for own in states.values() for one in {plain[k] for k in own})
         sizes = Counter(map(len, states.values()))
-        unlike, own_states = [], []
         for party, own in states.items():
             shared = any(holding[state] > 1 for state in own)
             if len(own) > 1 and not shared and sizes[len(own)] > 1:
-                unlike.append(party)
+                foreign.setdefault(name, []).append(party)
             # States of its own alone, as of its wards, are a party's right.
             elif shared:
                 # Other doubts are about a state in another spelling, or that is none.
                 known = {*LIKE_MISSING, _plain(name)}
                 if not all(spelled[plain[k]] > 1 or plain[k] in known for k in own):
-                    own_states.append(party)
-        for found, parties in ((alone, unlike), (single, own_states)):
-            if parties:
-                found.append(f"{name!r} (at {some_parties(parties)})")
-    warnings = []
-    if alone:
-        warnings.append(
-            f"Some columns have at a party none of the states that they have at the others: "
-            f"{some(alone)}. The same states may be written in another way there, and then count "
-            "as different. Write them alike at all parties."
-        )
-    if single:
-        warnings.append(
-            f"Some columns have at a party a state that no other party has: {some(single)}. The "
-            "states may be coded in another way there, as 1 and 2 for 0 and 1, or be misspelt: "
-            "write them alike at all parties. A rare state may well be at one party only."
-        )
-    return warnings
+                    rare.setdefault(name, []).append(party)
+    return foreign, rare
 
 
-def _other_codes(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
-    """Warn of columns of two successive whole numbers that are others at some parties."""
-    where = []
-    for name, holders in held.items():
+def levels_in_words(names: Sequence[str], shares: FloatArray, differ: BoolArray) -> str:
+    """Return the variables whose levels differ, the largest differences first.
+
+    The parameters are those of :class:`TableFacts`.
+    """
+    sizes, found = deviations(shares), dict[str, float]()
+    for j in np.argsort(-as_ranked(shares), kind="stable"):
+        if differ[j]:
+            found.setdefault(names[j], sizes[j])
+    return some((f"{name!r} by {size:.2g}" for name, size in found.items()), NAMED)
+
+
+def _other_codes(reports: Mapping[str, TableReport], unsure: Mapping[str, Holders]) -> Fields:
+    """Find columns of two successive whole numbers that are others at some parties."""
+    found = {}
+    for name, holders in unsure.items():
         lower = {
             party: code
             for party, column in holders.items()
             if not column.states and (code := _lower_code(reports[party], column)) is not None
         }
         usual, _ = Counter(lower.values()).most_common(1)[0] if lower else (0, 0)
-        others = [party for party, code in lower.items() if code != usual]
-        if others:
-            where.append(f"{name!r} (at {some_parties(others)})")
-    if not where:
-        return []
-    return [
-        "Some columns have two codes, and other ones at some parties, as 1 and 2 for 0 and 1: "
-        f"{some(where)}. Write them alike at all parties."
-    ]
+        found[name] = [party for party, code in lower.items() if code != usual]
+    return at({name: parties for name, parties in found.items() if parties})
 
 
 def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
     """Return k where the values of a column are k and k + 1, by their mean and squares."""
     if not report.has_sums or report.level_rows is not None or not column.squares > 0:
         return None
-    rows = report.rows - (0 if report.dropped_rows else column.missing)
+    rows = report.rows_with(column)
     # Of shares p and 1 - p the variance is p (1 - p), and the mean k + p.
     inside = 1 - 4 * column.squares / rows
     if inside < -SAME:
@@ -811,67 +694,37 @@ def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
     return None
 
 
-def nominal_numbers(
-    reports: Mapping[str, TableReport],
-    categories: Mapping[str, Sequence[str]],
-    policy: Policy,
-) -> list[str]:
-    """Warn of numbers that are categories because they are few, where others stay numbers.
-
-    Parameters
-    ----------
-    reports : mapping of str to TableReport
-        By the parties' names.
-    categories : mapping of str to sequence of str
-        The states of the columns that the method takes for categories without being told to.
-    policy : Policy
-        That of the agreement.
-    """
-    if not policy.discretize:
-        return []
-    held, declared = columns_of(reports), policy.category_names
-    named = [
-        name
-        for name, states in categories.items()
-        if len(states) > 2
-        and name not in declared
-        and all(column.kind == "numeric" for column in held[name].values())
-    ]
-    if not named:
-        return []
+def _nominal(
+    held: Mapping[str, Holders], categories: Mapping[str, Sequence[str]], policy: Policy
+) -> Fields:
+    """Find numbers that are categories because they are few, where others stay numbers."""
     remedy = (
         "name them in the option numbers; if they are codes, in categories"
         if policy.entries is None
         else "say so in the dictionary, by the kind 'number'; if they are codes, by 'category'"
     )
-    return [
-        f"Some columns of numbers have so few different values that they are taken for categories "
-        f"without an order: {some(map(repr, named))}. If they count or measure something, {remedy}."
-    ]
+    named = (
+        repr(name)
+        for name, states in categories.items()
+        if len(states) > 2
+        and name not in policy.category_names
+        and all(column.kind == "numeric" for column in held[name].values())
+    )
+    return listed(named, remedy=remedy) if policy.discretize else ()
 
 
-def _like_states(held: Mapping[str, Holders], codes: Collection[str]) -> list[str]:
-    """Warn of states that differ in spelling only, but for declared codes. They are not named."""
-    where = []
-    for name, holders in held.items():
-        if name in codes:
-            continue
+def _spelt_alike(unsure: Mapping[str, Holders], policy: Policy) -> Fields:
+    """Find states that differ in spelling only, but for declared codes. They are not named."""
+    found = {}
+    for name, holders in unsure.items():
         alike: dict[str, set[str]] = {}
         for column in holders.values():
             for state in column.states:
                 alike.setdefault(_plain(state), set()).add(state)
         doubled = {state for group in alike.values() if len(group) > 1 for state in group}
-        parties = [p for p, column in holders.items() if doubled.intersection(column.states)]
-        if doubled:
-            where.append(f"{name!r} (at {some_parties(parties)})")
-    if not where:
-        return []
-    return [
-        "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
-        f"the same number, as '1.0' and '1', and count as different: {some(where)}. Write them "
-        "alike at all parties; or name a column of codes in the option categories, and a column of "
-        "numbers in numbers."
-    ]
+        if doubled and name not in policy.category_names:
+            found[name] = [p for p, column in holders.items() if doubled & {*column.states}]
+    return at(found)
 
 
 def _plain(state: str) -> str:
@@ -887,3 +740,308 @@ def times(ratio: float) -> str:
     large = max(ratio, 1 / ratio)
     written = f"{large:,.0f}" if large >= 10 else f"{large:.2g}"
     return f"{written} times" if ratio >= 1 else f"1/{written}"
+
+
+# The rules.
+
+_FEW_ROWS = (
+    "{rows} rows for {fitted} columns{what}: so few rows fit any graph, and its edges mean little. "
+    "Add rows, or leave columns out."
+)
+COMBINATION = (
+    "Column {name!r} is {way} of {others} in all rows: the effects of such columns cannot be "
+    "distinguished, and edges among them mean nothing. Leave one of them out."
+)
+LEFT_OUT = (
+    "Left out of the search, so without edges, as other columns determine them: {listed}. Of each "
+    "such relation it is the last column by name; to keep it, exclude another one."
+)
+
+RULES: tuple[Notice, ...] = (
+    Notice(
+        "Assumed ...",
+        "Tables have text, gaps, dates, columns that name rows or that a party lacks, and the "
+        "option for it was not given: the best that the method has with the other options",
+        "The option, if it should be another; `strict=True` assumes nothing",
+    ),
+    Rule(
+        f"All parties together have {_FEW_ROWS}",
+        "No more rows than columns (with their lags): any graph fits them",
+        "More rows, fewer columns",
+        finds=lambda counts, expected: (
+            () if expected.own_fits else _fitted(counts, expected, counts.n)
+        ),
+    ),
+    Rule(
+        f"The largest party has {_FEW_ROWS}",
+        "The same for `fedcausal`, where each party's mechanisms are its own",
+        "More rows a party, fewer columns",
+        finds=lambda counts, expected: (
+            _fitted(counts, expected, max(counts.rows.values()))
+            if expected.own_fits and counts.total is None
+            else ()
+        ),
+    ),
+    Rule(
+        "The units of some columns seem to differ between the parties. Standard deviations, in "
+        "terms of those at the other parties: {listed}. Bring each column to one unit at all "
+        "parties, or leave it out.",
+        "A column's standard deviation at a party is more than 5 times, or less than a fifth of, "
+        "its standard deviation at the others, beyond chance; 50 times where mechanisms or rows "
+        "may differ (`fedcausal`, `fedges`, `fedpc`)",
+        "One unit at all parties",
+        finds=lambda spreads: listed(f"{name!r} ({there})" for name, there in spreads.items()),
+    ),
+    Rule(
+        "The means of some columns at a party lie far from those at the others, by more than "
+        f"{SAME_LEVEL:g} times the standard deviations of both: {{listed}}. Bring each column to "
+        "one unit at all parties; if levels truly differ, {remedy}.",
+        "By more than 3 times the standard deviations of both; for methods that subtract one "
+        'common mean, as with `center="global"`',
+        'One unit; or the default `center="auto"`',
+        finds=lambda levels, expected: (
+            listed(
+                (f"{name!r} (at {there})" for name, there in levels.items()),
+                remedy=expected.level_remedy,
+            )
+            if expected.level_remedy
+            else ()
+        ),
+    ),
+    Rule(
+        "The levels of the {whose} differ (in standard deviations: {listed}) beyond what the "
+        "columns say that vary between the {whose} only, {flat}. Differences between the {whose} "
+        "count as effects here: leave these columns out, and effects are those within the "
+        "{whose}.",
+        finds=lambda names, shares, differ, flat, whose: [
+            {
+                "whose": whose,
+                "listed": levels_in_words(names, shares, differ),
+                "flat": some(map(repr, flat), NAMED),
+            }
+        ][: len(flat)],
+    ),
+    Rule(
+        "The levels of the {whose} differ (in standard deviations: {listed}). Effects are those "
+        "within the {whose}, as with an intercept for each; center='global' takes differences "
+        "between them for effects too.",
+        '`moments`, `lingam`, `notears-admm`, `2dbn` with `center="auto"`: beyond chance (p < '
+        "1e-4), of columns of which more than 2 % of the variance is between parties; by how many "
+        "standard deviations within them",
+        "None: effects are [those within the parties]"
+        '(moments.md#levels-of-parties-and-series-centerauto). `center="global"` if levels differ '
+        "because their causes do. Where columns vary between parties only: leave these out",
+        title="The levels of the parties (or series) differ",
+        finds=lambda names, shares, differ, flat, whose: (
+            [] if flat else [{"whose": whose, "listed": levels_in_words(names, shares, differ)}]
+        ),
+    ),
+    Rule(
+        "The standard deviation of column {high!r} is {times} that of {low!r}. This method looks "
+        "at the columns in their units, which may decide which edges are found and where they "
+        "point. Set standardize=True, or give the columns comparable units.",
+        "More than 100 times, for methods that look at the columns in their units: `moments`, "
+        "`notears-admm`, `2dbn`, and `fedcausal` but for the search on evidence with "
+        '`noise="own"`',
+        "`standardize=True`, or comparable units",
+        finds=_unlike_columns,
+    ),
+    Rule(
+        COMBINATION,
+        "A total beside its parts, one quantity in two units, indicators of all states of a "
+        'category; a category in coarser or in other words ("a function"), with '
+        '`text_columns="keep"` of `moments`',
+        "Leave one of them out",
+        finds=lambda reports, names: [
+            combination(*relation) for relation in reported_relations(reports, names)
+        ],
+    ),
+    Rule(
+        LEFT_OUT,
+        "The same, with what the method did: see [below](#columns-that-others-determine)",
+        "To keep such a column, exclude another one of the relation",
+        finds=lambda left_out: listed(map(repr, left_out)),
+    ),
+    Rule(
+        "A single row has more than half of a party's variance of a column: {listed}. Second "
+        "moments of such a column depend on this row. Correct the value if it is a mistake or "
+        "stands for a missing one; where a column has heavy tails, take logarithms or ranks.",
+        "A typing error, a code such as -9999 for missing values, or tails so heavy that moments "
+        "do not settle; for methods on second moments",
+        "Correct the value; logarithms or ranks",
+        finds=lambda dominated, far: at({k: own for k, own in dominated.items() if k not in far}),
+    ),
+    Rule(
+        "Some columns have values far outside all others: {listed}. Such values often stand for "
+        "missing ones, as -999 or 9999, or are mistakes, and few of them decide means and second "
+        "moments. 'flwr-causal check' shows them on the party's machine. Correct them, or leave "
+        "the fields empty and choose by missing_values how these rows are treated.",
+        "Codes such as -999 or 9999 for missing values, alone or in many rows, also at all "
+        "parties; a few rows of mistyped numbers. Number and party are named; the values only by "
+        "`flwr-causal check`, on the party's machine. See [below](#values-far-outside)",
+        "Correct them; leave the fields empty",
+        finds=lambda far: listed(f"{name!r} ({places})" for name, places in far.items()),
+    ),
+    Rule(
+        "Some columns have a few values that lie apart, beyond the tails of all others: {listed}. "
+        "If they are mistyped or in other units, effects are too small, and their intervals too "
+        "narrow to hold the true ones. Correct them; {remedy} lessen what they do.",
+        "At most one row in twenty of a party, and hardly any values between them and the rest: "
+        "cells that are mistyped or in another unit. Effects are then too small, and their "
+        "intervals too narrow: with one cell in a hundred moved by 6 to 12 standard deviations "
+        "hardly any 95 % interval holds the true effect. Columns and parties are named, with "
+        "`secure_aggregation` the columns. See [below](#values-that-lie-apart)",
+        'Correct them; in `moments` [`scale="normal-scores"`]'
+        "(moments.md#normal-scores-scalenormal-scores) lessens what they do, and effects stay "
+        "somewhat too small",
+        finds=lambda apart, dominated, far, expected: (
+            at(
+                {k: own for k, own in apart.items() if k not in {*dominated, *far}},
+                remedy=expected.tails,
+            )
+            if expected.tails
+            else ()
+        ),
+    ),
+    Rule(
+        "The time steps differ between the parties: {listed}. A lag then is not the same time at "
+        "all parties. Bring the series to one step, or leave parties out; if only the clocks "
+        "differ, give the times in one unit.",
+        "The usual differences of the column of times: hours here, days there",
+        "One step at all parties",
+        finds=_unlike_steps,
+    ),
+    Rule(
+        "The tables of some parties seem to be the same: {listed}. Their rows count twice. Check "
+        "the paths of the tables; give each row to one party.",
+        "All means and spreads are equal: a file that two parties read. Not seen where all columns "
+        "are text",
+        "Give each row to one party",
+        finds=_same_tables,
+    ),
+    Rule(
+        "Many rows repeat an earlier row in all columns, at {parties}: patients that are in a "
+        "table twice count twice. 'flwr-causal check' tells how many, on the party's machine. "
+        "Remove the copies, or leave a column in by which the rows differ.",
+        "A hundredth of a party's rows, and five at least: an export twice in one file, a join "
+        "that doubles patients. Not told of tables in which no column has many different values, "
+        "nor with secure sums",
+        "`flwr-causal check` says how many: remove them",
+        title="Many rows repeat an earlier row in all columns",
+        finds=lambda reports: [
+            {"parties": some_parties(found)}
+            for found in [[party for party, report in reports.items() if report.repeats]]
+            if found
+        ],
+    ),
+    Notice(
+        "... columns that look like identifiers are left out, and only the node's log names them",
+        "Columns of a real node that [look like identifiers](policy.md)",
+        "Nothing; a column that is none is listed in `columns.identifiers` of the party's policy",
+    ),
+    Rule(
+        "Some columns seem to number the rows or to identify them: {listed}. Such a column is no "
+        "measurement, and its edges mean nothing. Leave it out, or name it in the option for its "
+        "role: row_id, series_column or time_column.",
+        "Successive whole numbers, of 30 rows or more; a name such as `id`, `patient_id` or "
+        "`row_number`",
+        "Leave them out; `row_id`, `series_column` or `time_column`",
+        finds=lambda reports, unsure: listed(map(repr, _naming_rows(reports, unsure))),
+    ),
+    Rule(
+        "Some columns count as missing in all rows of a party: {listed}. The party has no value "
+        "there, or withholds its counts, which are of fewer than {fewest} rows (minimum_count).",
+        "`describe`, where counts below `minimum_count` are withheld: the party has no value "
+        "there, or too few to tell",
+        'Nothing; `small_counts="report"` tells all',
+        finds=lambda reports, held, expected: (
+            _without_values(reports, held, fewest=expected.fewest) if expected.fewest > 1 else ()
+        ),
+    ),
+    Rule(
+        "Some columns have no value in any row of a party: {listed}. With missing_values='keep' "
+        "that counts as a property of its rows: remove the column from this party's table. 'em' "
+        "takes it as a column that the party lacks.",
+        'With `missing_values="keep"` or `"em"`',
+        'Remove the column there; with "em" nothing',
+        finds=lambda reports, held, expected: (
+            () if expected.fewest > 1 else _without_values(reports, held)
+        ),
+    ),
+    Rule(
+        "Some columns have their own name among their states: {listed}. The header line may be "
+        "repeated within the table, as in files that were joined; or the table may have none, and "
+        "its first row was taken for the names. Remove such rows, or add the header.",
+        "A header line within the table, or a file without one",
+        "Remove the line; add a header",
+        finds=lambda unsure: _of_states(unsure, lambda name, state: _plain(state) == _plain(name)),
+    ),
+    Rule(
+        "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
+        "the same number, as '1.0' and '1', and count as different: {listed}. Write them alike at "
+        "all parties; or name a column of codes in the option categories, and a column of numbers "
+        "in numbers.",
+        "`YES` at one party, `yes` at another; `1.0` and `1` as text. The states are not written "
+        "to the log",
+        "Write them alike; `categories` for codes",
+        finds=_spelt_alike,
+    ),
+    Rule(
+        "Some states look like marks of missing values, as '?', 'NA', a blank or -999, and count "
+        "as states like all others: {listed}. Leave such fields empty, and choose what becomes of "
+        "them by missing_values; or keep them if that a value is missing matters.",
+        "`?`, a blank, -999, `NA` in a column of text",
+        "Leave such fields empty, or name the texts in `missing_texts` "
+        "([missing values](how_to/missing_values.md#which-cells-are-missing))",
+        finds=lambda unsure: _of_states(unsure, lambda _, state: _plain(state) in LIKE_MISSING),
+    ),
+    Rule(
+        "Some columns are taken as categories, and most of their values are numbers: {listed}. A "
+        "few texts make a category of a column of numbers, as a stray word does, or the label of "
+        "one code in a file of Stata or SPSS. 'flwr-causal check' shows them on the party's "
+        "machine: correct them, or list the column in 'unlabelled' of a table description; name a "
+        "column of codes in categories.",
+        "More than 10 different values: a stray word, or a label of one code in a file of Stata or "
+        "SPSS, makes text of the column",
+        "Correct it; `unlabelled` in a [table description]"
+        "(how_to/sources.md#a-table-description); `categories` for codes",
+        title="Some columns are taken as categories, and most of their values are numbers",
+        finds=lambda unsure, policy: at(
+            where(
+                {k: own for k, own in unsure.items() if k not in policy.category_names},
+                lambda _, column: column.stray > 0 and column.texts > MOST_FRACTIONS,
+            )
+        ),
+    ),
+    Rule(
+        "Some columns have at a party none of the states that they have at the others: {listed}. "
+        "The same states may be written in another way there, and then count as different. Write "
+        "them alike at all parties.",
+        "And as many of them: `ja` and `nein` for `yes` and `no`",
+        "Write them alike",
+        finds=lambda foreign: at(foreign),
+    ),
+    Rule(
+        "Some columns have at a party a state that no other party has: {listed}. The states may be "
+        "coded in another way there, as 1 and 2 for 0 and 1, or be misspelt: write them alike at "
+        "all parties. A rare state may well be at one party only.",
+        "Beside states that others have: 1 and 2 for 0 and 1, a misspelling, a rare state",
+        "Write them alike, if they are the same",
+        finds=lambda rare: at(rare),
+    ),
+    Rule(
+        "Some columns have two codes, and other ones at some parties, as 1 and 2 for 0 and 1: "
+        "{listed}. Write them alike at all parties.",
+        "1 and 2 for 0 and 1, where columns are numbers",
+        "Write them alike",
+        title="Some columns have two codes, and other ones at some parties",
+        finds=_other_codes,
+    ),
+    Rule(
+        "Some columns of numbers have so few different values that they are taken for categories "
+        "without an order: {listed}. If they count or measure something, {remedy}.",
+        "`fedges` with `discretize`, `fedpc` with trees: counts, such as visits; ratings",
+        "`numbers`, or `categories` ([codes and counts](fedges.md#codes-and-counts))",
+        finds=_nominal,
+    ),
+)

@@ -118,16 +118,15 @@ moments:
     max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
     missing_texts=TEXT missing_values=fail|drop|keep|em model=linear|additive|curved
     numbers=TEXT order=NUMBER output_dir=TEXT parameters=moments|likelihood party_column=TEXT
-    perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
-    precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
-    refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resample=auto|rows|parties
-    resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scale=data|normal-scores
-    scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
-    series_column=TEXT server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
-    sparsity=NUMBER|auto|bic|held-out stability=NUMBER standardize=BOOL strict=BOOL
-    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT unknown_targets=BOOL
-    unshared_columns=fail|drop|keep weight_column=TEXT
+    perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT precision=float64|float32
+    quorum=NUMBER ranking=weights|partial-correlation+weights refit=BOOL
+    regression=lasso|ridge|held-out replicates=NUMBER resample=auto|rows|parties resume=BOOL
+    ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scale=data|normal-scores scales=TEXT
+    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
+    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    solver=auto|order|class|dagma|notears|ges sparsity=NUMBER|auto|bic|held-out
+    stability=NUMBER standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
+    time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep weight_column=TEXT
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=auto|global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER

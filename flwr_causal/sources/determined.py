@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.core.blocks.design import Number
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.moments import mean_and_second
-from flwr_causal.doubts.graphs import determined_warning
+from flwr_causal.doubts.graphs import doubts_of
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -50,7 +50,7 @@ def without_determined(
     if not own.changes:
         return products, masks
     rows = () if joined else agreement.rows.values()
-    said = determined_warning(own.found, agreement.names, rows, numbers)
+    said = doubts_of(relations=own.found, names=agreement.names, rows=rows, numbers=numbers)
     fewer = products.of_fewer_lags
     regular = replace(
         products,

@@ -13,7 +13,7 @@ from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
 from flwr_causal.data.series.levels import OWN_LEVELS
-from flwr_causal.doubts.tables import few_rows
+from flwr_causal.doubts.tables import doubts_by
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
@@ -397,7 +397,7 @@ def joined_products(
         design,
         products,
         info=joined.info,
-        warnings=(*few_rows(own, expected), *joined.warnings),
+        warnings=(*doubts_by(counts=own, expected=expected), *joined.warnings),
         num_rows=joined.plan.num_rows,
         reason="the exchange of products is done",
     )

@@ -20,7 +20,7 @@ from flwr_causal.core.linear.levels import (
     unit_products,
 )
 from flwr_causal.data.series.levels import require_varying
-from flwr_causal.doubts.levels import differing_levels
+from flwr_causal.doubts.tables import doubts_by
 from flwr_causal.runtime.algorithm import Choice
 from flwr_causal.sources.products import in_new_units, products_with_ones
 
@@ -71,7 +71,7 @@ def about_levels(pooled: Products, *, stated: bool) -> Generator[Step, object, P
     taken = yield Choice(lambda: stated or (apart and not flat))
     if apart and not stated:
         said = told(design.blocks, levels.shares, levels.differ, flat)
-        pooled = replace(pooled, warnings=(*pooled.warnings, said))
+        pooled = replace(pooled, warnings=(*pooled.warnings, *said))
     if taken:
         return _within(pooled, levels)
     return replace(pooled, values=about_one_mean(pooled.values)[None])
@@ -104,7 +104,7 @@ def _within(pooled: Products, levels: Levels) -> Products:
 
 def told(
     blocks: Sequence[Variable], shares: FloatArray, differ: BoolArray, flat: Sequence[str]
-) -> str:
+) -> tuple[str, ...]:
     """Return the warning of levels that differ.
 
     Parameters
@@ -118,7 +118,7 @@ def told(
     """
     names = _names(blocks)
     whose = "series" if len(names) > len(shares) else "parties"
-    return differing_levels(names, shares, differ, flat, whose)
+    return doubts_by(names=names, shares=shares, differ=differ, flat=flat, whose=whose)
 
 
 def named(blocks: Sequence[Variable], marked: BoolArray) -> list[str]:

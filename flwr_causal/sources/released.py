@@ -16,7 +16,7 @@ from flwr_causal.core.privacy.scales import (
     scales_by_column,
 )
 from flwr_causal.core.ties import whole
-from flwr_causal.core.words import some
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.party.noise import (
     about_centers,
     budget,
@@ -120,7 +120,7 @@ def released_products(
         design,
         in_new_units(products, 1 / np.repeat(design.scale, design.widths)),
         info={"rows": rows, "effective_rows": own.n},
-        warnings=tuple(scale_warning(shown, scaling, released, of_numbers)),
+        warnings=tuple(doubts_of(unfit=unfit(shown, scaling, released, of_numbers))),
         num_rows=rows,
         privacy=options.guarantee(
             names,
@@ -143,10 +143,10 @@ def _with_moments(agreement: Agreement, released: Released, numbers: BoolArray) 
     return replace(agreement, mean=mean, variance=variance, total=whole(released.effective_rows))
 
 
-def scale_warning(
+def unfit(
     names: Sequence[str], scaling: Scaling, released: Released, numbers: BoolArray
 ) -> list[str]:
-    """Warn of numbers that are far from their centre, or whose scale does not fit them.
+    """Return the numbers that are far from their centre, or whose scale does not fit them.
 
     Parameters
     ----------
@@ -159,17 +159,10 @@ def scale_warning(
     """
     spread = np.sqrt(np.diagonal(released.second)) / scaling.scales
     shift = np.abs(released.mean - scaling.centers) / scaling.scales
-    wrong = [
+    return [
         name
         for name, own, far in zip(names, spread[numbers], shift[numbers], strict=True)
         if far > FAR or not LEAST_SPREAD <= own <= FAR
-    ]
-    if not wrong:
-        return []
-    return [
-        f"Centres and scales do not fit {some(wrong)}: these columns are clipped, or lost in the "
-        "noise. Give their usual values and deviations, from public knowledge, by the option "
-        "'scales' ('x=10:2' for a centre of 10 and a scale of 2)."
     ]
 
 

@@ -19,7 +19,7 @@ from flwr_causal.core.consensus.schedules import (
 from flwr_causal.core.linear.order_search import ROWS_FOR_ORDERS
 from flwr_causal.core.options import number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option
-from flwr_causal.doubts.graphs import plausible
+from flwr_causal.doubts.graphs import doubts_of, plausible
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.sources.by_party import sums_by_party
@@ -27,7 +27,6 @@ from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.linear import InterventionOptions, fitted_system
 from flwr_causal.strategies.local_graphs import local_graphs, require_several
-from flwr_causal.strategies.series import stationarity_warning
 from flwr_causal.strategies.variant import AVERAGED, VariantOptions
 
 if TYPE_CHECKING:
@@ -387,5 +386,5 @@ def result_of(options: ADMMOptions, fit: AdmmFit, reason: str = "") -> Result:
     # Interventions direct edges too.
     if not agreement.targets:
         warnings += options.doubtful_directions(agreement, graph, fit.masks, system, fit.solution)
-    warnings += stationarity_warning(graph, agreement.n)  # none without lags
+    warnings += doubts_of(graph=graph, n=agreement.n)
     return Result(graph, fit.strengths, system, tuple(warnings), reason=reason)

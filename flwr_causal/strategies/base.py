@@ -21,7 +21,7 @@ from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gap
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import tier_warning
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.doubts.tables import (
     doubts,
     doubts_of_groups,
@@ -383,7 +383,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def _warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the finished run; subclasses add to it."""
-        return [*tier_warning(self._graph(state)), *super()._warnings(state)]
+        return [*doubts_of(final=self._graph(state)), *super()._warnings(state)]
 
     def _as_run(self, outcome: Outcome[Progress]) -> Run:
         """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""

@@ -21,7 +21,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,
-    direction_warning,
+    doubts_of,
     plausible,
 )
 from flwr_causal.protocol.fedcausal import (
@@ -174,10 +174,12 @@ class FedCausal(CausalStrategy):
             warnings += self.options.doubtful_directions(agreement, graph, masks, None)
         else:
             variance = agreement.variance
-            warnings += direction_warning(
-                graph,
-                masks,
-                unexplained(graph.weights, variance) if self.options.model == "group" else None,
+            warnings += doubts_of(
+                graph=graph,
+                masks=masks,
+                noise=unexplained(graph.weights, variance)
+                if self.options.model == "group"
+                else None,
                 standardized=self.options.standardize,
                 unequal=UNEQUAL_ADDITIVE,
             )
@@ -210,10 +212,10 @@ class FedCausal(CausalStrategy):
             noise = noise * agreement.variance
             if graph.turning_loss is not None:
                 undecided = graph.adjacency & (graph.turning_loss == 0)
-        return direction_warning(
-            graph,
-            masks,
-            noise,
+        return doubts_of(
+            graph=graph,
+            masks=masks,
+            noise=noise,
             standardized=self.options.standardize,
             unequal=UNEQUAL_IMPLIED,
             undecided=undecided,

@@ -10,7 +10,7 @@ from flwr_causal.core.linear.levels import SeenLevels, unlike_spreads
 from flwr_causal.core.words import some
 from flwr_causal.data.check.agreement import reported_sums
 from flwr_causal.data.check.checks import some_parties
-from flwr_causal.doubts.levels import NAMED, levels_in_words
+from flwr_causal.doubts.tables import NAMED, levels_in_words
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

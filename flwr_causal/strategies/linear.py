@@ -26,8 +26,8 @@ from flwr_causal.data.check.party_table import prepare
 from flwr_causal.data.check.report import TotalReport
 from flwr_causal.data.interventions import by_party
 from flwr_causal.data.series.levels import OWN_LEVELS, require_varying
-from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
-from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, left_out_text, reported_relations
+from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, doubts_of
+from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, doubts_by, reported_relations
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import Baselines, CausalOptions
@@ -298,7 +298,7 @@ class LinearOptions(CausalOptions):
             agreement = replace(agreement, variance=variance)
         if self.leaves_reported:
             left = self._left_out(reported_relations(reports, agreement.names))
-            said = [left_out_text(left)] if left else []
+            said = doubts_by(left_out=left)
             agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
         if self._reports_levels(agreement) and not self.secure_aggregation:
             take_levels_out(reports, agreement)
@@ -405,10 +405,10 @@ class LinearOptions(CausalOptions):
             noise, unequal = implied_noise(graph.weights, variance), UNEQUAL_IMPLIED
         if model is not None:
             noise = noise_of(model, agreement.variance, self.divisors(agreement))
-        return direction_warning(
-            graph,
-            masks,
-            noise,
+        return doubts_of(
+            graph=graph,
+            masks=masks,
+            noise=noise,
             standardized=self.standardize,
             unequal=unequal,
             search=search,

@@ -18,12 +18,7 @@ from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import bounded
 from flwr_causal.core.series.design import lagged_graph
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import (
-    determined_warning,
-    gaussian_noise,
-    gaussian_noise_warning,
-    plausible,
-)
+from flwr_causal.doubts.graphs import doubts_of, gaussian_noise, plausible
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.sources.sums import exact_products
@@ -32,7 +27,6 @@ from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.series import (
     RowsOrSeriesOptions,
     by_block,
-    stationarity_warning,
     with_party_moments,
 )
 
@@ -42,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.core.linear.determined import Relations
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -149,19 +144,18 @@ class Lingam(CausalStrategy):
             widths=[1] * moments.d,
         )
         problem = OrderProblem(own.moments(moments), d, own.masks(masks))
-        said = determined_warning(own.found, agreement.names, agreement.rows.values())
         search = begin(problem, self.options.seed)
         yield Note(_info(search))
         for _ in range(self.options.max_rounds - 1):
             if not search.wanted:
                 break
             directions = self._directions(problem, search)
-            found = partial(self._found, agreement, problem, search, said)
+            found = partial(self._found, agreement, problem, search, own.found)
             replies = yield Ask(RESIDUALS, {"directions": directions}, so_far=found)
             means = np.column_stack([replies["tails"], replies["skew"]])
             search = advance(problem, search, means)
             yield Note(_info(search))
-        return self._found(agreement, problem, search, said, ended=True)
+        return self._found(agreement, problem, search, own.found, ended=True)
 
     def _with_parties(
         self,
@@ -190,7 +184,7 @@ class Lingam(CausalStrategy):
         agreement: Agreement,
         problem: OrderProblem,
         search: OrderSearch,
-        said: Sequence[str],
+        determined: Relations,
         ended: bool = False,
     ) -> Result:
         """Return the graph of the best order so far, and what to know of it."""
@@ -223,13 +217,16 @@ class Lingam(CausalStrategy):
             loss = np.where(np.outer(chance, chance), 0.0, search.turning_loss(problem, order))
             graph = replace(graph, turning_loss=loss)
         if ended and search.wanted:
-            warnings.append(
-                f"The search for the causal order was cut short after {self.options.max_rounds} "
-                "exchanges: moves that would improve the likelihood may be left. Raise max_rounds."
-            )
-        warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
-        warnings += said
-        warnings += stationarity_warning(graph, agreement.n)
+            warnings += doubts_of(cut_after=self.options.max_rounds)
+        warnings += doubts_of(
+            graph=graph,
+            masks=masks,
+            n=agreement.n,
+            negentropies=noise,
+            relations=determined,
+            names=agreement.names,
+            rows=agreement.rows.values(),
+        )
         # Absolute partial correlations along an order of the graph, summed over the lags.
         along = topological_order(adjacency[:d], agreement.names)
         strengths = problem.strengths(adjacency, along).reshape(-1, d, d).sum(axis=0)

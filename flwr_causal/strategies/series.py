@@ -9,7 +9,6 @@ import numpy as np
 
 from flwr_causal.core.options import bounded, number_or_none, require
 from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.core.series.design import companion_radius, stacked_edges
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
 from flwr_causal.strategies.linear import LinearOptions, in_units
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Design
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.series import SeriesLayout
@@ -30,13 +28,6 @@ if TYPE_CHECKING:
 # and 109.6 (seeds 3000-3004); with the factor 1 it is 116.6 and 117.6, and 2 is no better than 1.6.
 # The moments method gains as much.
 LAGGED_FACTOR = 1.6
-# Spectral radius from which a fit is reported. Measured: at least 0.998 for random walks (200
-# steps), at least 0.99 for linear trends (0.92 for 50 steps), at most 0.86 for the paper's
-# stationary systems.
-HARDLY_STATIONARY = 0.95
-# Fewest rows for each column of the design: of 3 rows a column, fits of the paper's stationary
-# systems have a radius of up to 1.08 (40 seeds), of 13 up to 0.82.
-ROWS_TO_TELL = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,24 +201,6 @@ class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
 def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:
     """Return ``now`` for the columns at t and ``lagged`` for those of the lags, shape (m, 1)."""
     return np.repeat([now, lagged], [num_variables, num_variables * order])[:, None]
-
-
-def stationarity_warning(graph: CausalGraph, num_rows: int) -> list[str]:
-    """Warn if the system of a graph's weights is not, or hardly, stationary.
-
-    Nothing is said of fits to few rows, whose radius is uncertain.
-    """
-    if graph.lagged is None or num_rows < ROWS_TO_TELL * len(stacked_edges(graph)):
-        return []
-    radius = companion_radius(graph.weights, graph.lagged)
-    if radius < HARDLY_STATIONARY:
-        return []
-    word = "not" if radius >= 1 else "hardly"
-    return [
-        f"The fitted system is {word} stationary (spectral radius {radius:.3f}, stationary below "
-        "1): the series may have trends or be random walks, for which regressions find spurious "
-        "effects. Take differences, or use center='series' if only the series' levels differ."
-    ]
 
 
 def with_party_moments(

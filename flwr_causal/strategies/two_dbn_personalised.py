@@ -10,10 +10,10 @@ from flwr_causal.core.arrays import to_square
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks, stacked_weights
 from flwr_causal.core.series.personalised import penalties
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.protocol.consensus import OWN_NETWORKS, PERSONALISED
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm import OF_ADMM
-from flwr_causal.strategies.series import stationarity_warning
 from flwr_causal.strategies.variant import OfPaper
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def personalised_networks(
         return Result(
             graph,
             now + lagged.sum(axis=0),
-            warnings=tuple(stationarity_warning(graph, agreement.n)),
+            warnings=tuple(doubts_of(graph=graph, n=agreement.n)),
             heterogeneity=own,
             reason=f"the {problem.rounds} rounds are done",
         )

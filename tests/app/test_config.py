@@ -114,8 +114,9 @@ def test_a_shared_option_may_stand_behind_the_id():
         ({"compare": "yes"}, "The option 'compare' is 'yes'; it must be true or false."),
         ({"notears-admm.variant": "quick"}, "The option 'notears-admm.variant' is 'quick'; it"),
         (
-            {"method": "moments", "moments.model": "additive", "moments.polish": True},
-            "The option 'moments.polish' is True; it must be False with moments.model='additive'.",
+            {"method": "moments", "moments.model": "additive", "moments.sparsity": "bic"},
+            "The option 'moments.sparsity' is 'bic'; it must be 'auto' or a number with "
+            "moments.model='additive'.",
         ),
         (
             {"method": "fedges", "fedges.mode": "exact", "fedges.start": "fuse"},
@@ -170,11 +171,11 @@ def test_messages_in_keys():
 
 def test_options_of_other_methods_at_their_defaults_are_let_through():
     """A pyproject.toml lists the keys of all methods, and all of them arrive."""
-    *_, method = read_config({"moments.polish": False, "notears-admm.early-stop": False})
+    *_, method = read_config({"moments.refit": True, "notears-admm.early-stop": False})
     assert isinstance(method, NotearsADMM)
     assert method.options.early_stop is False
-    with pytest.raises(ConfigError, match=r"moments\.polish=0 is an option"):
-        read_config({"moments.polish": 0})
+    with pytest.raises(ConfigError, match=r"moments\.refit=0 is an option"):
+        read_config({"moments.refit": 0})
 
 
 @pytest.mark.parametrize(
@@ -239,6 +240,12 @@ def test_the_rules_of_fedpc_are_those_of_the_code():
     text = (ROOT / pages.FEDPC).read_text()
     assert pages.with_rules(text) == text, "python -m flwr_causal.app.pages writes it anew"
     assert "| `weights`, in one pass | `counts` | all parties hold the same columns |" in text
+
+
+def test_the_page_of_warnings_is_that_of_the_rules():
+    text = (ROOT / pages.WARNINGS).read_text()
+    assert pages.with_notices(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    assert "| The time steps differ between the parties | The usual differences" in text
 
 
 def test_the_page_of_options_is_that_of_the_code():

@@ -146,7 +146,7 @@ SOLVERS = {
     ),
     "dagma": (lambda: dagma(MOMENTS, sparsity=0.05).weights, 20),
     "active set": (lambda: dagma(MOMENTS, sparsity=0.05, all_edges=False).weights, 20),
-    "polish": (lambda: polish(MOMENTS, NO_EDGES).weights, 5),
+    "polish": (lambda: polish(MOMENTS, NO_EDGES), 5),
     "refit": (lambda: refit_support(MOMENTS, GRAPH, 0.3, NO_EDGES), 2),
     "additive": (
         lambda: additive(basis_moments.summed([ROWS[:, :3]], "abc"), 3, names="abc").weights,

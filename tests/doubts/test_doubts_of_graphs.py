@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 
+from flwr_causal.core.blocks.design import Category, Number
+from flwr_causal.core.ges.hidden_check import HiddenCauses
 from flwr_causal.core.graphs.equivalence import cpdag, reversible
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import knowledge_masks
+from flwr_causal.data.check.rules import Rule, told
 from flwr_causal.data.synthetic.random_graphs import random_graph
-from flwr_causal.doubts.graphs import (
-    determined_warning,
-    direction_warning,
-    majority_warning,
-    plausible,
-    tier_warning,
-)
+from flwr_causal.doubts.graphs import RULES, doubts_of, majority_warning, plausible
 from flwr_causal.simulations import simulate
 
 NAMES = ("a", "b", "c", "d")
@@ -26,7 +24,7 @@ UNLIKE = np.array([1.0, 400.0, 0.9, 1.1])
 
 
 def warned(graph=GRAPH, masks=FREE, noise=None, standardized=False):
-    return direction_warning(graph, masks, noise, standardized=standardized)
+    return doubts_of(graph=graph, masks=masks, noise=noise, standardized=standardized)
 
 
 # Directions.
@@ -62,14 +60,12 @@ def test_standardised_columns_leave_directions_open():
 def test_what_other_evidence_decides_is_not_in_doubt():
     """a -> b is the one that the class leaves open; b -> c it decides anyway."""
     for mask, found in ((np.zeros((4, 4), bool), 0), (GRAPH.adjacency, 1)):
-        texts = direction_warning(
-            GRAPH, FREE, UNLIKE, standardized=False, undecided=mask
-        ) + direction_warning(GRAPH, FREE, None, standardized=True, undecided=mask)
+        facts = {"graph": GRAPH, "masks": FREE, "undecided": mask}
+        texts = doubts_of(noise=UNLIKE, standardized=False, **facts)
+        texts += doubts_of(noise=None, standardized=True, **facts)
         assert len(texts) == 2 * found
         assert all("(a -> b; " in text for text in texts)
-    assert (
-        direction_warning(GRAPH, FREE, ALIKE, standardized=False, undecided=GRAPH.adjacency) == []
-    )
+    assert doubts_of(noise=ALIKE, standardized=False, **facts) == []
 
 
 def test_lags_decide_directions():
@@ -149,15 +145,15 @@ def test_age_and_sex_as_effects_suggest_tiers():
     names = ("income", "Age", "sex", "native-country")
     weights = np.zeros((4, 4))
     weights[0, 1] = weights[2, 1] = 1
-    (text,) = tier_warning(CausalGraph(names, weights))
+    (text,) = doubts_of(final=CausalGraph(names, weights))
     assert "income -> Age" in text
     assert "sex -> Age" not in text
     assert "tiers [['Age', 'sex', 'native-country'], [all other columns]]" in text
-    assert tier_warning(CausalGraph(names, weights.T)) == []
+    assert doubts_of(final=CausalGraph(names, weights.T)) == []
     undirected = CausalGraph(names, weights + weights.T, kind="cpdag")
-    assert tier_warning(undirected) == []
-    assert tier_warning(CausalGraph(("income", "age_at_onset"), np.eye(2, k=1))) == []
-    assert tier_warning(None) == []
+    assert doubts_of(final=undirected) == []
+    assert doubts_of(final=CausalGraph(("income", "age_at_onset"), np.eye(2, k=1))) == []
+    assert doubts_of(final=None) == []
 
 
 # The class.
@@ -179,14 +175,17 @@ def test_an_accuracy_that_guessing_reaches(head, two):
 
 def test_what_others_determine_is_named():
     relations = [(3, [0, 1])]
-    text, left = determined_warning(relations, NAMES, [3, 3])
+    text, left = doubts_of(relations=relations, names=NAMES, rows=[3, 3])
     assert "'d' is a linear combination of 'a', 'b'" in text
     assert "Left out of the search" in left
     assert "'d'" in left
-    assert determined_warning(relations, NAMES, [3, 30]) == [left]  # the second party has seen it
-    mixed = determined_warning(relations, NAMES, [3, 30], [True, False, True, True])
+    # The second party has seen it.
+    assert doubts_of(relations=relations, names=NAMES, rows=[3, 30]) == [left]
+    mixed = doubts_of(
+        relations=relations, names=NAMES, rows=[3, 30], numbers=[True, False, True, True]
+    )
     assert "'d' is a function of 'a', 'b'" in mixed[0]
-    assert determined_warning([], NAMES, [3, 3]) == []
+    assert doubts_of(relations=[], names=NAMES, rows=[3, 3]) == []
 
 
 def test_a_search_over_orders_leaves_directions_in_doubt_only():
@@ -204,3 +203,91 @@ def test_a_search_over_orders_leaves_directions_in_doubt_only():
     other = rng.normal(size=600)
     both = np.column_stack([cause, other, 8 * (cause + other) + 20 * rng.normal(size=600)])
     assert simulate("moments", [both[:200], both[200:]]).warnings == []
+
+
+# Every rule finds its case, and nothing in one without it.
+
+
+def of_graph(weights=((0, 2.0), (0, 0)), names="ab", **further):
+    graph = CausalGraph(tuple(names), np.array(weights))
+    return {"graph": graph, "masks": Knowledge().masks(graph.names), **further}
+
+
+def of_lags(weight):
+    graph = CausalGraph(("a",), np.zeros((1, 1)), lagged=np.full((1, 1, 1), weight))
+    return {"graph": graph, "n": 100}
+
+
+def of_state(slope):
+    """A number that moves the probability of a state by so much a standard deviation."""
+    variables = (Number("x", 0.0, 1.0), Category("y", ("no", "yes")))
+    second = np.array([[1.0, slope], [slope, 0.25]])
+    moments = Moments(1000, np.array([0.0, 0.5]), second, ("x", "y=yes"))
+    return {"variables": variables, "moments": moments, "edges": np.array([[0, 1], [0, 0]], bool)}
+
+
+def of_relation(rows):
+    return {"relations": [(2, [0, 1])], "names": "abc", "rows": [rows]}
+
+
+def of_hidden(likely):
+    return {"hidden": HiddenCauses(3.0 if likely else 0.5, (("a", "b"),))}
+
+
+def of_parties(count):
+    odd = {f"p{k}": "the effect of 'a' on 'b' is 2" for k in range(count)}
+    return {"odd": odd, "parties": [f"p{k}" for k in range(9)], "remedies": ["local_graphs=True"]}
+
+
+ONE, NONE = np.array([[0, 1], [0, 0]], bool), np.zeros((2, 2), bool)
+SKEWED = {"skewed": ["a"]}
+AGES = np.array([[0, 1.0], [0, 0]])
+GUESSED = {"judged": "test rows", "head": False}
+#: By the message: the facts that a rule finds, and others in which there is nothing to find.
+CASES = {
+    "... of next to no strength": (of_graph(weak=ONE), of_graph()),
+    "The units of the columns": (
+        of_graph(noise=np.array([1.0, 99.0]), standardized=False),
+        of_graph(noise=np.array([1.0, 2.0]), standardized=False),
+    ),
+    "With standardised columns": (of_graph(standardized=True), of_graph(standardized=False)),
+    "The search for the causal order": ({"cut_after": 3}, {}),
+    "The noise of": (
+        of_graph(negentropies=np.array([1e-4, 1e-4]), n=100),
+        of_graph(negentropies=np.array([1e-4, 0.1]), n=100),
+    ),
+    "Column ... is ... of": (of_relation(3), of_relation(30)),
+    "Left out of the search": (of_relation(3), {**of_relation(3), "relations": []}),
+    "Hidden common causes": (of_hidden(True), of_hidden(False)),
+    "The graph does not fit": ({"p_value": 1e-9, **SKEWED}, {"p_value": 0.5, **SKEWED}),
+    "The rows do not settle": (
+        {"names": "ab", "edges": ONE, "unstable": ONE},
+        {"names": "ab", "edges": ONE, "unstable": NONE},
+    ),
+    "The graph has": (
+        {"final": CausalGraph(("income", "age"), AGES)},
+        {"final": CausalGraph(("age", "income"), AGES)},
+    ),
+    "Intervals of effects": (of_state(0.25), of_state(0.05)),
+    "The fitted system": (of_lags(0.99), of_lags(0.5)),
+    "The regressions of": ({"unfinished": "a", "steps": 9}, {"unfinished": "", "steps": 9}),
+    "Centres and scales": ({"unfit": ["a"]}, {"unfit": []}),
+    "On ... the accuracy": (
+        {"metrics": {"accuracy": 0.7, "majority": 0.8}, **GUESSED},
+        {"metrics": {"accuracy": 0.9, "majority": 0.8}, **GUESSED},
+    ),
+    "... differs from": (of_parties(1), of_parties(0)),
+    "... more parties": (of_parties(4), of_parties(3)),
+}
+
+
+def titled(rule):
+    return rule.listed_as
+
+
+@pytest.mark.parametrize("rule", [one for one in RULES if isinstance(one, Rule)], ids=titled)
+def test_each_rule_finds_its_case_and_no_other(rule):
+    (case,) = [case for start, case in CASES.items() if rule.listed_as.startswith(start)]
+    found, plain = case
+    assert len(told([rule], found)) == 1
+    assert told([rule], plain) == []

@@ -12,13 +12,16 @@ from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe, repeated_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
+from flwr_causal.data.check.rules import Rule, told
 from flwr_causal.data.series.levels import describe_series
 from flwr_causal.data.series.series import SeriesLayout
-from flwr_causal.doubts.tables import SAME_UNITS, Expected, doubts
+from flwr_causal.doubts.tables import RULES, SAME_UNITS, Expected, doubts, facts_of
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
 
-LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
+LINEAR = Expected(
+    SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1, tails="ranks"
+)
 
 
 def tables(rows=60, parties=3, d=4, seed=0):
@@ -30,13 +33,17 @@ def tables(rows=60, parties=3, d=4, seed=0):
     }
 
 
-def warned(given, expected=LINEAR, policy=None, *, states=False):
-    reports = {
+def reported(given, policy=None, *, states=False):
+    return {
         name: TableReport.from_dict(
             describe(frame, policy, sums=True, states=states, relations=not states).to_dict()
         )
         for name, frame in given.items()
     }
+
+
+def warned(given, expected=LINEAR, policy=None, *, states=False):
+    reports = reported(given, policy, states=states)
     return doubts(reports, agree(reports, policy), expected)
 
 
@@ -312,12 +319,6 @@ def test_numbers_as_text_in_two_spellings(one, other):
     only_of_states(given, "'sex'", "Write them alike")
 
 
-def test_a_column_without_a_value_at_one_party():
-    given = categories()
-    given["south"]["ill"] = None
-    only_of_states(given, "'ill' (at party 'south')", "remove the column")
-
-
 @pytest.mark.parametrize("spelling", ["YES", "yes ", " Yes", "y es"])
 def test_states_that_differ_in_case_or_blanks(spelling):
     given = categories()
@@ -482,3 +483,151 @@ def test_numbers_that_a_few_texts_make_categories_are_told(method, options):
         assert len(found) == (not declared)
         assert all("'age' (at parties" in text and "'code'" not in text for text in found)
         assert all("'unlabelled'" in text for text in found)
+
+
+# Every rule finds its case, and does not find tables without it.
+
+
+def changed(given, party="p1", **columns):
+    """The tables with columns of one party computed anew."""
+    return {
+        name: frame.assign(**columns) if party in (name, None) else frame
+        for name, frame in given.items()
+    }
+
+
+def of_tables(given, expected=LINEAR, policy=None, *, states=False):
+    reports = reported(given, policy, states=states)
+    return facts_of(reports, agree(reports, policy), expected, policy or Policy())
+
+
+def of_states(expected=None, policy=KEEP, **columns):
+    """Facts of three tables of two categories, of which one table has other columns."""
+    given = changed(categories(), "west", **columns)
+    return of_tables(given, expected or Expected(), policy, states=True)
+
+
+def of_series(*frequencies):
+    layout, days = SeriesLayout(time_column="t", order=1), pd.Timestamp("2020-01-01")
+    reports = {
+        name: describe_series(
+            frame.assign(t=pd.date_range(days, periods=60, freq=step)), layout, sums=True
+        )
+        for (name, frame), step in zip(tables().items(), frequencies, strict=True)
+    }
+    return facts_of(reports, agree(reports), Expected(columns=2), Policy())
+
+
+def of_levels(*flat):
+    shares, differ = np.array([0.5, 0.1]), np.array([True, False])
+    return {"names": "ab", "shares": shares, "differ": differ, "flat": flat, "whose": "parties"}
+
+
+def of_numbers(visits, **options):
+    policy = replace(KEEP, discretize=5, **options)
+    given = {name: f.assign(visits=visits * 10) for name, f in categories().items()}
+    return of_tables(given, Expected(nominal=True), policy, states=True)
+
+
+def titled(rule):
+    return rule.listed_as
+
+
+OWN = Expected(columns=1, own_fits=True)
+MANY = tables(rows=200)
+CODES = [0, 1] * 100
+SPREAD = [f"{k}.5" for k in range(38)]
+#: By the message: the facts that a rule finds, and others in which there is nothing to find.
+CASES = {
+    "All parties together have": lambda: (
+        of_tables(tables(rows=2, parties=2)),
+        of_tables(tables(rows=3, parties=2)),
+    ),
+    "The largest party has": lambda: (
+        of_tables(tables(rows=4), OWN),
+        of_tables(tables(rows=5), OWN),
+    ),
+    "The units of some columns": lambda: (
+        of_tables(changed(tables(), c2=lambda f: 30 * f.c2)),
+        of_tables(changed(tables(), c2=lambda f: 3 * f.c2)),
+    ),
+    "The means of some columns": lambda: (
+        of_tables(changed(tables(), c1=lambda f: f.c1 + 40)),
+        of_tables(changed(tables(), c1=lambda f: f.c1 + 4)),
+    ),
+    "The levels of the parties (or series) differ": lambda: (of_levels(), of_levels("c")),
+    "The levels of the ... differ": lambda: (of_levels("c"), of_levels()),
+    "The standard deviation of column": lambda: (
+        of_tables(changed(tables(), None, c2=lambda f: 1000 * f.c2)),
+        of_tables(changed(tables(), None, c2=lambda f: 10 * f.c2)),
+    ),
+    "Column ... is ... of": lambda: (
+        of_tables(changed(tables(), None, c3=lambda f: f.c1 + f.c2)),
+        of_tables(changed(tables(), c3=lambda f: f.c1 + f.c2)),
+    ),
+    "Left out of the search": lambda: ({"left_out": ["c"]}, {"left_out": []}),
+    "A single row": lambda: (
+        of_tables(changed(tables(), c2=lambda f: f.c2.where(f.index != 7, 60.0))),
+        of_tables(changed(tables(), c2=lambda f: f.c2.where(f.index != 7, 12.0))),
+    ),
+    "Some columns have values far outside": lambda: (
+        of_tables(changed(tables(), c2=lambda f: f.c2.where(f.index != 3, -9999.0))),
+        of_tables(tables()),
+    ),
+    "Some columns have a few values that lie apart": lambda: (
+        of_tables(changed(MANY, c2=lambda f: f.c2 + 14 * (f.index % 50 == 3))),
+        of_tables(MANY),
+    ),
+    "The time steps differ": lambda: (of_series("D", "h", "D"), of_series("D", "D", "D")),
+    "The tables of some parties": lambda: (
+        of_tables({**tables(), "copy": tables()["p1"]}),
+        of_tables({**tables(), "other": tables(seed=1)["p1"]}),
+    ),
+    "Many rows repeat": lambda: (
+        of_tables({**tables(), "p1": pd.concat([tables()["p1"], tables()["p1"].head(6)])}),
+        of_tables({**tables(), "p1": pd.concat([tables()["p1"], tables()["p1"].head(4)])}),
+    ),
+    "Some columns seem to number": lambda: (
+        of_tables(changed(tables(), None, c2=np.arange(60)[::-1])),
+        of_tables(changed(tables(), None, c2=np.arange(60) ** 2)),
+    ),
+    "Some columns count as missing": lambda: (
+        of_states(Expected(fewest=5), ill=None),
+        of_states(Expected(fewest=5)),
+    ),
+    "Some columns have no value": lambda: (
+        of_states(ill=None),
+        of_states(),
+    ),
+    "Some columns have their own name": lambda: (
+        of_states(sex=["f", "m", "m", "Sex"] * 10),
+        of_states(),
+    ),
+    "Some states differ": lambda: (of_states(ill=["YES", "no"] * 20), of_states()),
+    "Some states look like marks": lambda: (of_states(sex=["f", "m", "?", "f"] * 10), of_states()),
+    "Some columns are taken as categories": lambda: (
+        of_states(ill=["no", "?", *SPREAD]),
+        of_states(ill=["no", "?"] * 20),
+    ),
+    "Some columns have at a party none": lambda: (of_states(sex=["w", "x"] * 20), of_states()),
+    "Some columns have at a party a state": lambda: (
+        of_states(sex=["f", "x"] * 20),
+        of_states(sex=["w", "x"] * 20),
+    ),
+    "Some columns have two codes": lambda: (
+        of_tables(changed(changed(MANY, None, c3=CODES), c3=lambda f: f.c3 + 1)),
+        of_tables(changed(MANY, None, c3=CODES)),
+    ),
+    "Some columns of numbers have so few": lambda: (
+        of_numbers([0, 1, 2, 3]),
+        of_numbers([0, 1, 0, 1]),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", [one for one in RULES if isinstance(one, Rule)], ids=titled)
+def test_each_rule_finds_its_case_and_no_other(rule):
+    (case,) = [case for start, case in CASES.items() if rule.listed_as.startswith(start)]
+    found, plain = case()
+    assert len(told([rule], found)) == 1
+    assert told([rule], plain) == []

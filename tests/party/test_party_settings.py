@@ -341,7 +341,7 @@ def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
         ("replicates = '3'", "never '3'"),
         ("replicates = 'NUMBER'", "never 'NUMBER'"),
         ("sparsity = 'bci'", "never 'bci'; it is (?=.*a number)(?=.*'bic')"),
-        ("[options.moments]\nscore = 'bdeu'", r"moments\.score is never 'bdeu'; it is 'bic'"),
+        ("[options.fedges]\nscore = 'bdue'", r"fedges\.score is never 'bdue'; it is 'auto'"),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_an_error(tmp_path, text, words):
@@ -353,7 +353,7 @@ def test_a_rule_that_cannot_be_used_is_an_error(tmp_path, text, words):
 
 def test_a_rule_may_name_all_that_a_message_may_hold():
     rules = {
-        "score": ["bdeu", "equal-variance"],
+        "score": ["bdeu", "qnml"],
         "sparsity": ["bic", 0.1],
         "groups": {"least": 3, "most": 3},
         "turn": [True, False],

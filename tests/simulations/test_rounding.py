@@ -76,7 +76,7 @@ WIDE = {
     **{f"moments {k}": ("moments", parties_of(k, "normal"), {}) for k in (0, 1)},
     "moments standardized": ("moments", parties_of(2, "normal"), {"standardize": True}),
     "moments ges": ("moments", parties_of(0, "normal"), {"solver": "ges"}),
-    "moments polish": ("moments", parties_of(1, "normal"), {"solver": "dagma", "polish": True}),
+    "moments dagma": ("moments", parties_of(1, "normal"), {"solver": "dagma"}),
     "moments held-out": ("moments", parties_of(3, "normal"), {"sparsity": "held-out"}),
     "admm standardized": ("notears-admm", parties_of(0, "normal"), {"standardize": True}),
     "fedges bdeu": ("fedges", categories_of(0), {"score": "bdeu"}),
@@ -184,7 +184,7 @@ def outcome(case, how=""):
 
 #: Scores are weights of a solver before the threshold, which follow the path of its steps: on other
 #: processors they differ by up to .05. Graph and weights, by the moves that follow, do not.
-ITERATED = ("moments polish",)
+ITERATED = ("moments dagma",)
 
 
 EXACT = ("adjacency", "marks", "rounds", "stop", "warnings", "confidence", "party_agreement")

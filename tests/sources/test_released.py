@@ -8,6 +8,7 @@ from pooled import pooled, products
 
 from flwr_causal.core.privacy.release import Released
 from flwr_causal.core.privacy.scales import Scaling
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.party import noise
 from flwr_causal.sources import released
 
@@ -104,7 +105,7 @@ def test_scales_that_do_not_fit_are_named():
     mean = np.array([0.0, 4.1, 3.9, -7.9, 50.0])
     found = Released(100.0, mean, np.diag(spread**2), 90.0)
     numbers = np.arange(5) < 4
-    (warning,) = released.scale_warning(list("abcd"), scaling, found, numbers)
+    (warning,) = doubts_of(unfit=released.unfit(list("abcd"), scaling, found, numbers))
     assert "do not fit a, b, c: these" in warning
     wide = found._replace(mean=np.zeros(5), second=np.diag((1.9, 3.9, 0.6, 1.1, 0.1)) ** 2)
-    assert released.scale_warning(list("abcd"), scaling, wide, numbers) == []
+    assert released.unfit(list("abcd"), scaling, wide, numbers) == []

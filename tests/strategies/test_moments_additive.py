@@ -81,7 +81,6 @@ def test_knowledge_and_threshold():
     ("options", "words"),
     [
         ({"order": 1}, "'model' is 'additive'; it must be 'linear' or 'curved' with time series"),
-        ({"polish": True}, "'polish' is True; it must be False with model='additive'"),
         ({"solver": "notears"}, "'solver' is 'notears'; it must be 'auto' with model='additive'"),
         ({"sparsity": "bic"}, "'sparsity' is 'bic'; it must be 'auto' or a number with"),
         ({"sparsity": "held-out"}, "'sparsity' is 'held-out'; it must be 'auto' or a number with"),

@@ -98,7 +98,7 @@ def test_values_that_two_parties_hold_differently_are_named(table):
     [
         {"solver": "dagma", "sparsity": "bic"},
         {"solver": "ges"},
-        {"standardize": True, "solver": "notears", "polish": True},
+        {"standardize": True, "solver": "notears"},
         {"knowledge": "forbidden"},
     ],
     ids=str,

@@ -313,7 +313,6 @@ def test_rows_with_missing_cells_take_part():
         ({"threshold": 0.1}, "threshold"),
         ({"sparsity": 0.1}, "sparsity"),
         ({"max_parents": 2}, "max_parents"),
-        ({"polish": True}, "polish"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, name):

@@ -58,9 +58,7 @@ def test_interventions_direct_a_chain(stated):
         {"solver": "order"},
         {"solver": "dagma"},
         pytest.param({"solver": "notears"}, marks=pytest.mark.slow),
-        pytest.param(
-            {"solver": "dagma", "sparsity": "bic", "polish": True}, marks=pytest.mark.slow
-        ),
+        pytest.param({"solver": "dagma", "sparsity": "bic"}, marks=pytest.mark.slow),
     ],
 )
 def test_solvers_of_dags_use_them_too(stated, options):

@@ -295,16 +295,6 @@ def test_centring_by_phase_is_an_intercept_for_each_perturbation():
         assert outcome.model.intercepts[j] == pytest.approx(expected[0], abs=1e-9)
 
 
-@pytest.mark.parametrize("score", ["bic", "equal-variance"])
-def test_polish(score):
-    outcome = moments(polish=True, score=score, sparsity=0.3)
-    # a start that lost most edges is mended by either score
-    assert distance(moments(sparsity=0.3).graph) > 4
-    # 3 and 4 when measured: a priced edge is left out rather than taken
-    assert distance(outcome.graph) <= 4
-    assert outcome.graph.lagged.any()
-
-
 def test_lagged_knowledge_is_honoured():
     cause, effect = (NAMES[k] for k in np.argwhere(TRUTH.lagged[0])[0])
     absent = tuple(NAMES[k] for k in np.argwhere(TRUTH.lagged[0] == 0)[0])
@@ -312,7 +302,7 @@ def test_lagged_knowledge_is_honoured():
         forbidden_lagged=[(cause, effect)], required_lagged=[(*absent, 1)], forbidden=[NAMES[:2]]
     )
     at = {name: k for k, name in enumerate(NAMES)}
-    for options in ({}, {"instantaneous": False}, {"regression": "ridge"}, {"polish": True}):
+    for options in ({}, {"instantaneous": False}, {"regression": "ridge"}):
         graph = moments(knowledge=known, **options).graph
         assert graph.lagged[0, at[cause], at[effect]] == 0
         assert graph.lagged[0, at[absent[0]], at[absent[1]]] != 0

@@ -88,7 +88,7 @@ def test_parties_with_different_columns_find_the_graph_of_the_joined_series(tabl
     [
         {"solver": "dagma"},
         {"solver": "notears", "standardize": True},
-        {"sparsity": "bic", "polish": True},
+        {"sparsity": "bic"},
         {"solver": "ges"},
         {"standardize": True},
         {"instantaneous": False, "regression": "ridge", "ridge": 0.2},

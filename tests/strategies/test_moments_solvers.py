@@ -58,7 +58,7 @@ def masks_of(order=0):
         (StableOrders(stability=1.0, threshold=0.4), {"stability": 1.0, "threshold": 0.4}),
         (Orders(least_effect=0.4), {"least_effect": 0.4, "stability": 0.0}),
         (Penalised(), {"solver": "dagma"}),
-        (Penalised(sparsity=0.1, polish=True), {"sparsity": 0.1, "polish": True}),
+        (Penalised(sparsity=0.1, refit=False), {"sparsity": 0.1, "refit": False}),
         (Classes(max_parents=1), {"solver": "class", "max_parents": 1}),
         (GreedyClasses(), {"solver": "ges"}),
         (Ancestral(), {"hidden_causes": True}),

@@ -9,7 +9,6 @@ from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments as PooledMoments
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.data.partition import split
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, run
@@ -144,21 +143,6 @@ def test_the_sparsity_is_chosen_by_held_out_rows():
     np.testing.assert_allclose(plain.graph.weights, outcome.graph.weights, atol=1e-9)
 
 
-@pytest.mark.parametrize("score", ["bic", "equal-variance"])
-def test_the_polish_is_that_of_the_core(score):
-    plain = run(Moments(sparsity=0.4), spy(TABLES))
-    polished = run(Moments(sparsity=0.4, polish=True, score=score), spy(TABLES)).graph
-    expected = polish_graph(POOLED, plain.graph, score=score)
-    assert np.array_equal(polished.adjacency, expected.adjacency)
-    assert polished.is_acyclic()
-
-
-def test_the_polish_improves_what_it_scores():
-    plain = run(Moments(sparsity=0.6), spy(TABLES)).graph
-    polished = run(Moments(sparsity=0.6, polish=True), spy(TABLES)).graph
-    assert bic_of(polished) < bic_of(plain)
-
-
 def test_the_threshold_decides_on_the_solvers_weights():
     graphs = [run(Moments(threshold=t), spy(TABLES)).graph for t in (0.0, 0.3, 1.0)]
     assert graphs[0].num_edges >= graphs[1].num_edges > graphs[2].num_edges
@@ -234,7 +218,7 @@ def test_knowledge_is_honoured():
         for j in range(6)
         if not reach[i, j] and not reach[j, i]
     )
-    for options in ({}, {"polish": True}, {"solver": "notears"}, {"refit": False}):
+    for options in ({}, {"solver": "notears"}, {"refit": False}):
         knowledge = Knowledge(required=(absent,), forbidden=(present, present[::-1]))
         graph = run(Moments(knowledge=knowledge, **options), spy(TABLES)).graph
         mark = dict.fromkeys([absent], True) | dict.fromkeys([present, present[::-1]], False)

@@ -64,7 +64,6 @@ VALUES = {
     "parameters": [False, True],
     "party_column": ["clinic"],
     "patience": [4],
-    "polish": [True],
     "precision": ["float32"],
     "products": [2],
     "proximity": [5.0],
@@ -78,7 +77,7 @@ VALUES = {
     "resample": ["parties"],
     "ridge": [3.0],
     "row_id": ["a"],
-    "score": ["bdeu", "bic", "qnml", "equal-variance"],
+    "score": ["bdeu", "bic", "qnml"],
     "search": [False, True],
     "secure_aggregation": [True],
     "seed": [5],
@@ -191,10 +190,6 @@ UNCHANGED = {
         "lagged_threshold": "the rows have no lagged effects",
     },
     "fedges missing": {"parameters": "they are needed in any case"},
-    "moments polish": {
-        "score": "both scores have one best graph",
-        "threshold": "polishing finds the same graph from another one",
-    },
     "moments missing order": {"lagged_threshold": "the rows have no lagged effects"},
     "moments ges": {"max_parents": "no variable has more than one"},
     "moments curved": {"max_parents": "no variable has more than one"},
@@ -222,7 +217,7 @@ UNCHANGED = {
 
 
 #: A further mode: an option that decides about others.
-FURTHER = {"moments polish": ("moments", MODES["moments"][1], {"solver": "dagma", "polish": True})}
+FURTHER = {"moments dagma": ("moments", MODES["moments"][1], {"solver": "dagma"})}
 
 
 def options_of(method):

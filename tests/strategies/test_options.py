@@ -137,7 +137,7 @@ def test_wrong_values(strategy, options, name, allowed):
         (Moments, {"max_rounds": 2}, "max_rounds"),
         (Moments, {"solver": "pc"}, "solver"),
         (Moments, {"score": "aic"}, "score"),
-        (Moments, {"polish": 1}, "polish"),
+        (Moments, {"refit": 1}, "refit"),
     ],
 )
 def test_wrong_values_of_one_method(strategy, options, name):

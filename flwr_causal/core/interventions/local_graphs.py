@@ -71,7 +71,7 @@ class OwnMechanisms(NamedTuple):
 def polished(own: Moments, start: BoolArray, masks: EdgeMasks) -> BoolArray:
     """Return the DAG of single columns that a greedy search reaches from the common one."""
     d = start.shape[1]
-    return polish(own, to_square(start), knowledge=masks, num_targets=d).adjacency[:, :d]
+    return polish(own, to_square(start), knowledge=masks)[:, :d]
 
 
 def own_graph(

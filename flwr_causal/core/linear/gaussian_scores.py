@@ -1,12 +1,12 @@
-"""Scores of a linear Gaussian DAG from moments; lower is better.
+"""The score of a linear Gaussian DAG from moments; lower is better.
 
-Both scores are the negative maximised log-likelihood, up to a constant, plus a cost for every
-edge. They read only the moments among each variable and its parents; all others may be NaN.
+It is the negative maximised log-likelihood, up to a constant, plus a cost for every edge. It reads
+only the moments among each variable and its parents; all others may be NaN.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -18,7 +18,6 @@ from flwr_causal.core.linear.regression import (
     least_squares,
     regress,
 )
-from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.linear.moments import Moments
 
-
-ScoreName = Literal["bic", "equal-variance"]
-SCORE_NAMES: tuple[ScoreName, ...] = ("bic", "equal-variance")
 
 # A variable is treated as a linear combination of its parents if its variance given the parents is
 # below this share of its variance.
@@ -66,68 +62,14 @@ def gaussian_bic(
     DataError
         If a variable is constant.
     """
-    edges, residuals, own = _edges_and_residuals(moments, adjacency)
-    rows = np.array([part.n for part in own], dtype=np.float64)
-    fit = 0.5 * float(rows @ np.log(residuals))
-    return fit + edge_cost(float(rows.mean()), own[0].d, gamma) * edges
-
-
-def equal_variance_score(
-    moments: Moments | Sequence[Moments],
-    adjacency: ArrayLike,
-    gamma: float = 0.0,
-    num_targets: int | None = None,
-) -> float:
-    """Return the BIC of a model in which all noise terms have the same variance.
-
-    The score is ``sum_j n_j / 2 log(sum_j RSS_j / sum_j n_j) + cost |E|`` (Peters & Buehlmann
-    2014), with all n_j = n where all rows inform about all variables.
-    Unlike the Gaussian BIC it distinguishes Markov-equivalent graphs, but it is biased if the noise
-    variances differ.
-
-    Parameters
-    ----------
-    moments, adjacency, gamma
-        See :func:`gaussian_bic`.
-    num_targets
-        Number of variables, the first ones, that have a noise term; the others are their lags and
-        have no parents. Default: all.
-    """
-    edges, residuals, own = _edges_and_residuals(moments, adjacency)
-    noise = residuals[:num_targets]
-    rows = np.array([part.n for part in own[:num_targets]], dtype=np.float64)
-    fit = 0.5 * float(rows.sum()) * float(np.log(np.average(noise, weights=rows)))
-    return fit + edge_cost(float(rows.mean()), own[0].d, gamma) * edges
-
-
-def score_graph(
-    moments: Moments | Sequence[Moments],
-    adjacency: ArrayLike,
-    score: ScoreName = "bic",
-    gamma: float = 0.0,
-    num_targets: int | None = None,
-) -> float:
-    """Return the score of a graph by the score's name; a ConfigError for an unknown name.
-
-    The parameters are those of the two scores. The lags add a constant to the Gaussian BIC, and
-    nothing to the equal-variance score.
-    """
-    if score == "bic":
-        return gaussian_bic(moments, adjacency, gamma)
-    if score == "equal-variance":
-        return equal_variance_score(moments, adjacency, gamma, num_targets)
-    raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
-
-
-def _edges_and_residuals(
-    moments: Moments | Sequence[Moments], adjacency: ArrayLike
-) -> tuple[int, FloatArray, list[Moments]]:
     edges = np.asarray(adjacency)
     own = moments_of_variables(moments, edges.shape[1])
     require_varying(own)
     _, residuals = least_squares(own, edges)
-    variances = np.array([part.second[j, j] for j, part in enumerate(own)])
-    return int(np.count_nonzero(edges)), np.maximum(residuals, RESIDUAL_FLOOR * variances), own
+    floor = RESIDUAL_FLOOR * np.array([part.second[j, j] for j, part in enumerate(own)])
+    rows = np.array([part.n for part in own], dtype=np.float64)
+    fit = 0.5 * float(rows @ np.log(np.maximum(residuals, floor)))
+    return fit + edge_cost(float(rows.mean()), own[0].d, gamma) * np.count_nonzero(edges)
 
 
 def residual_variances(

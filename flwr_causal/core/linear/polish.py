@@ -1,8 +1,8 @@
 """Greedy improvement of a DAG on moments: add, drop or reverse one edge at a time.
 
-Each step evaluates all possible moves. A score is a function of a sum over the variables; the term
-of a variable depends on the variable and its parents. A move therefore changes one or two terms,
-and the changes by all additions to one variable follow from one Cholesky factorisation.
+Each step evaluates all possible moves. The score, the Gaussian BIC, is a sum over the variables;
+the term of a variable depends on the variable and its parents. A move therefore changes one or two
+terms, and the changes by all additions to one variable follow from one Cholesky factorisation.
 """
 
 from __future__ import annotations
@@ -12,25 +12,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors, break_cycles
-from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import MOST_STEPS, steps
-from flwr_causal.core.linear.gaussian_scores import (
-    SCORE_NAMES,
-    ScoreName,
-    edge_cost,
-    residual_variances,
-    score_graph,
-)
-from flwr_causal.core.linear.moments import distinct, moments_of_variables, require_varying
-from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, refit
+from flwr_causal.core.linear.gaussian_scores import edge_cost, residual_variances
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.ties import SCORE_TIE, is_lower
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
@@ -39,9 +29,8 @@ if TYPE_CHECKING:
 
 
 # Cost of an edge beyond that of the BIC, in units of log d. On the simulations of the NOTEARS-ADMM
-# paper (seven settings, d = 10..100, n = 30..300, 8 seeds each) the summed mean SHD with the
-# equal-variance score is 22.5 at 0.5, 6.5 at 1, 4.8 at 1.5, and between 4.6 and 5.0 for values up
-# to 3; with the BIC it is 26.0, 7.9, 5.6, and between 5.0 and 6.4. Of the values that do equally
+# paper (seven settings, d = 10..100, n = 30..300, 8 seeds each) the summed mean SHD is 26.0 at 0.5,
+# 7.9 at 1, 5.6 at 1.5, and between 5.0 and 6.4 for values up to 3. Of the values that do equally
 # well the smallest keeps the most weak edges.
 DEFAULT_GAMMA = 1.5
 
@@ -55,37 +44,23 @@ class Move(NamedTuple):
     score: float
 
 
-class Polished(NamedTuple):
-    """Result of :func:`polish`: the DAG, its least-squares weights, its score, and the moves."""
-
-    adjacency: BoolArray
-    weights: FloatArray
-    score: float
-    moves: tuple[Move, ...]
-
-
 @single_threaded()
 def polish(
-    moments: Moments | Sequence[Moments],
+    moments: Moments,
     adjacency: ArrayLike,
     *,
-    score: ScoreName = "bic",
     gamma: float = DEFAULT_GAMMA,
     knowledge: Knowledge | EdgeMasks | None = None,
     max_parents: int | None = None,
-    num_targets: int | None = None,
-) -> Polished:
+) -> BoolArray:
     """Improve a DAG by the best single addition, removal or reversal until there is none.
 
     Parameters
     ----------
     moments
-        Moments of the data, complete and without constant variables; or one for each variable.
+        Moments of the data, complete and without constant variables.
     adjacency
         ``(d, d)`` DAG to start from, after removing forbidden edges and adding required ones.
-    score
-        ``"bic"``, or ``"equal-variance"`` if all noise terms can be assumed to have the same
-        variance.
     gamma
         An edge costs ``log(n) / 2 + gamma log d``: the extended BIC of Foygel & Drton (2010), whose
         gamma is half of this one; 0 gives the ordinary BIC.
@@ -95,14 +70,10 @@ def polish(
     max_parents
         Largest number of parents that the search gives to a variable. Default: ``(n - 1) // 2``,
         because about as many parents as rows predict any variable perfectly.
-    num_targets
-        Number of variables, the first ones, that can have parents; the others are their lags.
-        Default: all.
 
     Returns
     -------
-    Polished
-        The DAG, its least-squares weights, its score and the moves that led to it.
+    ndarray of bool, shape (d, d)
 
     Raises
     ------
@@ -110,89 +81,49 @@ def polish(
         If the start has another shape or a cycle, a second moment is missing, or a variable is
         constant.
     ConfigError
-        If the score is unknown, or the knowledge does not fit the variables.
+        If the knowledge does not fit the variables.
     """
-    if score not in SCORE_NAMES:
-        raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
     start = np.asarray(adjacency) != 0
-    own = moments_of_variables(moments, len(start))
-    require_varying(own)
-    for part in distinct(own)[0]:
-        part.require_complete()
-    if start.shape != own[0].second.shape:
-        raise DataError(f"the start has shape {start.shape}, expected {own[0].second.shape}")
+    moments.require_varying()
+    moments.require_complete()
+    if start.shape != moments.second.shape:
+        raise DataError(f"the start has shape {start.shape}, expected {moments.second.shape}")
     if ancestors(start).diagonal().any():
         raise DataError("the start of the search has a directed cycle; break_cycles removes it")
-    masks = edge_masks(knowledge, own[0].names)
+    masks = edge_masks(knowledge, moments.names)
     required = np.asarray(masks.required, dtype=bool)
     start = break_cycles((start & masks.allowed).astype(np.float64), required) != 0
-    limit = (min(part.n for part in own) - 1) // 2 if max_parents is None else max_parents
-    search = _Search(own, start | required, masks, score, gamma, limit, num_targets)
-    moves: list[Move] = []
+    limit = (moments.n - 1) // 2 if max_parents is None else max_parents
+    search = _Search(moments, start | required, masks, gamma, limit)
     for _ in steps("The search from a graph", MOST_STEPS * len(start)):
         if (move := search.best_move()) is None:
             break
         search.apply(move)
-        moves.append(move)
-    final = search.adjacency
-    return Polished(
-        final,
-        refit(moments, final),
-        score_graph(moments, final, score, gamma, num_targets),
-        tuple(moves),
-    )
-
-
-def polish_graph(
-    moments: Moments | Sequence[Moments],
-    graph: CausalGraph,
-    *,
-    score: ScoreName = "bic",
-    knowledge: Knowledge | EdgeMasks | None = None,
-    num_targets: int | None = None,
-) -> CausalGraph:
-    """Return the polished graph with its least-squares weights; see :func:`polish`."""
-    result = polish(
-        moments, graph.adjacency, score=score, knowledge=knowledge, num_targets=num_targets
-    )
-    names = moments_of_variables(moments, 1)[0].names
-    required = edge_masks(knowledge, names).required
-    return CausalGraph(names=names, weights=result.weights, required=required)
+    return search.adjacency
 
 
 class _Search:
-    """A DAG, and the changes of the score by all single moves.
+    """A DAG, and the changes of its Gaussian BIC by all single moves.
 
-    ``terms[j]`` is the term of variable j: ``n_j/2 log`` of its residual variance for the BIC; for
-    the equal-variance score its residual variance times n_j, in units of the mean n of the n_j. The
-    score is a function of the sum of the terms. ``additions[i, j]`` and ``drops[i, j]`` are the
-    changes of ``terms[j]`` by adding or dropping i -> j, infinite for moves that are not possible.
+    ``terms[j]`` is the term of variable j, ``n/2 log`` of its residual variance.
+    ``additions[i, j]`` and ``drops[i, j]`` are the changes of ``terms[j]`` by adding or dropping
+    i -> j, infinite for moves that are not possible.
     """
 
     def __init__(
         self,
-        moments: Moments | Sequence[Moments],
+        moments: Moments,
         adjacency: BoolArray,
         masks: EdgeMasks,
-        score: ScoreName,
         gamma: float,
-        max_parents: int,
-        num_targets: int | None = None,
+        max_parents: float,
     ) -> None:
-        self.d = len(adjacency)
-        moments = moments_of_variables(moments, self.d)
-        self.num_targets = self.d if num_targets is None else num_targets
-        self.rows = np.array([own.n for own in moments], dtype=np.float64)
-        self.n = float(self.rows.mean())
-        self.variances = np.array([own.second[j, j] for j, own in enumerate(moments)])
-        parts, places = distinct(moments)
-        correlations = [part.correlations for part in parts]
-        self.correlations = [correlations[place] for place in places]
+        self.d, self.n = len(adjacency), float(moments.n)
+        self.variances, self.correlations = np.diagonal(moments.second), moments.correlations
         self.adjacency = adjacency.copy()
         self.reach = ancestors(adjacency)
         self.allowed = np.asarray(masks.allowed, dtype=bool)
         self.required = np.asarray(masks.required, dtype=bool)
-        self.score: ScoreName = score
         self.edge_cost = edge_cost(self.n, self.d, gamma)
         self.max_parents = max_parents
         self.terms = np.zeros(self.d)
@@ -200,9 +131,6 @@ class _Search:
         self.drops = np.full((self.d, self.d), np.inf)
         for child in range(self.d):
             self._update_moves(child)
-        if score == "equal-variance":
-            # Lags have no noise term.
-            self.terms[self.num_targets :] = 0.0
 
     def best_move(self) -> Move | None:
         """Return the possible move that lowers the score most, or None if no move lowers it."""
@@ -217,16 +145,16 @@ class _Search:
             if np.isfinite(least):
                 # i -> j and j -> i often have equal scores: the first in order is chosen, so that
                 # the choice does not depend on rounding.
-                tied = changes <= least + self._rounding(terms)
+                tied = changes <= least + tolerance
                 i, j = (int(k) for k in np.unravel_index(int(tied.argmax()), tied.shape))
-                after = self._total(terms + float(changes[i, j]), edges + more_edges)
+                after = terms + float(changes[i, j]) + self.edge_cost * (edges + more_edges)
                 candidates.append(Move(kind, i, j, after))
 
         consider("add", np.where(self.reach.T, np.inf, self.additions), 1)
         consider("drop", self.drops, -1)
         consider("reverse", self._reversals(), 0)
         least = min((move.score for move in candidates), default=np.inf)
-        if not is_lower(least, self._total(terms, edges), self.n):
+        if not is_lower(least, terms + self.edge_cost * edges, self.n):
             return None
         return next(move for move in candidates if move.score <= least + tolerance)
 
@@ -266,31 +194,15 @@ class _Search:
             children = np.flatnonzero(self.adjacency[u])
             self.reach[u] = self.adjacency[u] | self.reach[children].any(axis=0)
 
-    def _rounding(self, terms: float) -> float:
-        """Return the largest difference of terms that is treated as a rounding error."""
-        return SCORE_TIE * (terms / self.num_targets if self.score == "equal-variance" else self.n)
-
-    def _total(self, terms: float, edges: int) -> float:
-        fit = terms
-        if self.score == "equal-variance":
-            noise = terms / self.num_targets
-            fit = 0.5 * self.n * self.num_targets * float(np.log(noise))
-        return fit + self.edge_cost * float(edges)
-
     def _term(self, residual: FloatArray, child: int) -> FloatArray:
         """Return the terms for residual variances, given as shares of the variable's variance."""
         variance = self.variances[child] * np.maximum(residual, RESIDUAL_FLOOR)
-        rows = self.rows[child]
-        if self.score == "equal-variance":
-            return np.asarray(variance * (rows / self.n), dtype=np.float64)
-        return np.asarray(0.5 * rows * np.log(variance), dtype=np.float64)
+        return np.asarray(0.5 * self.n * np.log(variance), dtype=np.float64)
 
     def _update_moves(self, child: int) -> None:
         """Recompute the term of one variable, and its change by every addition and removal."""
         parents = np.flatnonzero(self.adjacency[:, child])
-        residual, without, with_another = residual_variances(
-            self.correlations[child], parents, child
-        )
+        residual, without, with_another = residual_variances(self.correlations, parents, child)
         term = self._term(np.array([residual]), child)[0]
         self.terms[child] = term
         self.drops[:, child] = np.inf

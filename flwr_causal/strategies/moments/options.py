@@ -19,7 +19,7 @@ from flwr_causal.strategies.moments.solvers.ancestral import Ancestral, Ancestra
 from flwr_causal.strategies.moments.solvers.blocks import BlockClasses
 from flwr_causal.strategies.moments.solvers.classes import Classes, GreedyClass, GreedyClasses
 from flwr_causal.strategies.moments.solvers.orders import Orders, StableEdges, StableOrders
-from flwr_causal.strategies.moments.solvers.penalised import Penalised, PolishedGraph, Refitted
+from flwr_causal.strategies.moments.solvers.penalised import Penalised, Sparse
 from flwr_causal.strategies.moments.solvers.series import FittedLags, LaggedWeights, Ridge
 from flwr_causal.strategies.moments.solvers.solver import made
 from flwr_causal.strategies.privacy import PrivateOptions, PrivateRelease
@@ -206,7 +206,7 @@ class JoinedSteps(JoinedRows):
 
 
 #: The options that choose a penalised solver.
-PENALISED = tuple(one.name for part in (Refitted, Ridge) for one in fields(part))
+PENALISED = tuple(one.name for part in (Sparse, Ridge) for one in fields(part))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +216,7 @@ class MomentsOptions(
     SumsByParty,
     StableEdges,
     GreedyClass,
-    Refitted,
-    PolishedGraph,
+    Sparse,
     FittedLags,
     Ridge,
     InterventionOptions,
@@ -267,7 +266,7 @@ class MomentsOptions(
         (``core.ges.linear_class``); there is neither a sparsity nor a threshold. "class" searches
         over orders of the variables first, "ges" begins with greedy equivalence search (Chickering
         2002; Hauser & Buhlmann 2012). "auto" is "order", except: it is "dagma" if
-        ``sparsity``, ``polish`` or another option of the L1 solvers is set, with
+        ``sparsity`` or another option of the L1 solvers is set, with
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
         design, where "order" misses weak effects (docs/2dbn.md). With ``scale="normal-scores"`` it

@@ -19,7 +19,7 @@ from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.missing import MomentEstimate, regular
 from flwr_causal.core.blocks.near_ties import best_dag, scores_of
 from flwr_causal.core.systems.blocks import BlockModel
-from flwr_causal.core.words import some
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note, Step
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     Fits = dict[Members, Ascent]
 
 #: How many categories a warning names.
-NAMED = 3
 #: Exchanges by which graphs are compared at most. Regressions that converge later nearly tell the
 #: states apart; their likelihood so far counts.
 MOST_COMPARED = 4
@@ -153,16 +152,10 @@ def _chosen(result: Result) -> Result:
 
 def _with_parameters(result: Result, model: BlockModel, fits: list[Ascent]) -> Result:
     """Return the result with the model's regressions, and a warning of those not converged."""
-    warnings = list(result.warnings)
-    if names := [repr(model.names[fit.family.child]) for fit in fits if not fit.finished]:
-        warnings.append(
-            f"The regressions of {some(names, NAMED)} on their causes had not converged after "
-            f"{logistic.MOST_STEPS} exchanges or more: the causes nearly tell the states apart. "
-            "Few rows may have one of the states, or a cause is another name of it."
-        )
+    unfinished = [model.names[fit.family.child] for fit in fits if not fit.finished]
     return replace(
         result,
         model=replace(model, parameters=logistic.parameters(model.variables, fits)),
-        warnings=tuple(warnings),
+        warnings=(*result.warnings, *doubts_of(unfinished=unfinished, steps=logistic.MOST_STEPS)),
         reason="the regressions of the categories stand",
     )

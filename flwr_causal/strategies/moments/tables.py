@@ -14,7 +14,7 @@ from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.core.systems.linear import LinearModel
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import amounts_warning
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.errors import ConfigError
 from flwr_causal.sources.normal_scores import in_scores
@@ -243,7 +243,7 @@ def with_amounts(outcome: Outcome, skewed: Sequence[str]) -> Outcome:
     model, p_value = outcome.model, None
     if isinstance(model, LinearModel | BlockModel):
         p_value = model.fit_check().p_value
-    said = amounts_warning(p_value, skewed)
+    said = doubts_of(p_value=p_value, skewed=skewed)
     return outcome._replace(warnings=(*outcome.warnings, *said))
 
 

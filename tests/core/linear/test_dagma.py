@@ -11,7 +11,6 @@ from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.edge_problem import SparseProblem
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.linear.polish import polish
 from flwr_causal.core.linear.selection import default_sparsity, typical_variance
 from flwr_causal.errors import ConfigError
 
@@ -66,16 +65,6 @@ def test_default_sparsity_recovers_the_simulations_of_the_papers():
         moments, truth = simulated(seed, 20, 256)
         total += distance(dagma(moments, sparsity=by_default(moments)).weights, truth)
     assert total <= 6
-
-
-@pytest.mark.slow
-def test_polish_with_the_right_score_recovers_them_almost_exactly():
-    total = 0
-    for seed in range(300, 305):
-        moments, truth = simulated(seed, 20, 256)
-        start = dagma(moments, sparsity=by_default(moments)).adjacency
-        total += distance(polish(moments, start, score="equal-variance").adjacency, truth)
-    assert total <= 2
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import number_or_none
 from flwr_causal.core.parts import all_but
 from flwr_causal.doubts.graphs import plausible
-from flwr_causal.strategies.moments.solvers.penalised import Refitted
+from flwr_causal.strategies.moments.solvers.penalised import Sparse
 from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Additive(Refitted, Solver):
+class Additive(Sparse, Solver):
     """A DAG of sums of functions of the causes, by weights with an L1 norm.
 
     Parameters

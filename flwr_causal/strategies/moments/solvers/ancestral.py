@@ -18,7 +18,7 @@ from flwr_causal.core.linear.regression import given_others
 from flwr_causal.core.parts import all_but
 from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.ties import whole
-from flwr_causal.doubts.graphs import hidden_warning
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import changed_mechanisms
 from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
@@ -113,7 +113,7 @@ def with_doubts(
     if knowledge is not None:
         knowledge = replace(knowledge, required_lagged=(), forbidden_lagged=())
     found = hidden_causes(source, names, graph.adjacency, knowledge)
-    warnings = hidden_warning(found)
+    warnings = doubts_of(hidden=found)
     if not warnings:
         return outcome
     info = {**outcome.info, "common_causes": [list(pair) for pair in found.common]}

@@ -14,7 +14,7 @@ from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.core.systems.blocks import BlockModel
-from flwr_causal.doubts.graphs import curved_warning
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.local_graphs import OwnSearch
 from flwr_causal.strategies.moments.solvers.classes import SearchedClass
@@ -61,7 +61,7 @@ class BlockClasses(SearchedClass, Solver):
         warnings: list[str] = []
         system = None if products.privacy else _system(variables, own, found.graph)
         if system is not None and self.model == "linear":
-            warnings = curved_warning(variables, own, system.edges)
+            warnings = doubts_of(variables=variables, moments=own, edges=system.edges)
         info = target_info(products.agreement)
         return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)
 

@@ -18,12 +18,12 @@ from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part, all_but
 from flwr_causal.core.series.design import split_blocks
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.local_graphs import OwnSearch
 from flwr_causal.strategies.moments.solvers.orders import SearchOfEdges
 from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
-from flwr_causal.strategies.series import stationarity_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ class GreedyClasses(GreedyClass, Solver):
         model = fitted_system(agreement, design.scale, own, member)
         model = replace(model, marks=graph.adjacency)
         strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
-        warnings = tuple(stationarity_warning(member, agreement.n))  # none without lags
+        warnings = tuple(doubts_of(graph=member, n=agreement.n))
         return Outcome(own, graph, model, strengths, warnings, target_info(agreement))
 
     def marks(

@@ -12,7 +12,7 @@ from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.linear.stability import LEAST_SHARE, unsettled, unstable_edges
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part
-from flwr_causal.doubts.graphs import unstable_warning
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import target_info
 from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
 
@@ -117,7 +117,8 @@ class StableOrders(StableEdges, Orders):
         if not unsettled(left_out, before, moments.n):
             return edges & ~unstable, {}, []
         info = {"unstable_edges": left_out, "edges": before}
-        return edges & ~unstable, info, unstable_warning(moments.names, edges, unstable)
+        said = doubts_of(names=moments.names, edges=edges, unstable=unstable)
+        return edges & ~unstable, info, said
 
     def settled(self, outcome: Outcome) -> StableOrders:
         """Replicates keep all edges: they are draws themselves."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.notears import notears
-from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.linear.selection import (
     automatic_sparsity,
     default_grid,
@@ -41,9 +40,9 @@ class Sparse(Part):
         ``core.series.solution`` with lags); "bic" chooses among multiples of it by the Gaussian
         BIC; "held-out" by the error on held-out rows, whose moments are sent separately: a quarter
         of the rows of every party or, with lags, each fifth of them once.
-    polish : bool, default False
-        Add, drop and reverse single edges of the solver's graph as long as ``score`` improves, on
-        the same moments.
+    refit : bool, default True
+        Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
+        ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
     """
 
     text = "solver='dagma' or 'notears'"
@@ -51,43 +50,11 @@ class Sparse(Part):
     sparsity: float | Literal["auto", "bic", "held-out"] = option(
         "auto", needs={"bic": ("candidates",), "held-out": ("candidates", "folds")}, least=0
     )
-    polish: bool = option(False, needs="solvers")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refitted(Sparse):
-    """Weights with an L1 norm, which may be fitted again without it.
-
-    Parameters
-    ----------
-    refit : bool, default True
-        Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
-        ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
-    """
-
-    text = "solver='dagma' or 'notears' without polish"
-
     refit: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolishedGraph(Sparse):
-    """A graph whose edges are changed as long as a score improves.
-
-    Parameters
-    ----------
-    score : {"bic", "equal-variance"}, default "bic"
-        The score that ``polish`` improves. "equal-variance" assumes that all noise terms have the
-        same variance, as in the papers' simulations; real data seldom satisfy this.
-    """
-
-    text = "polish=True"
-
-    score: Literal["bic", "equal-variance"] = "bic"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Penalised(Refitted, PolishedGraph, WeightSolver):
+class Penalised(Sparse, WeightSolver):
     """The DAG of least squares with an L1 norm, whose weight is chosen first.
 
     Parameters
@@ -102,8 +69,8 @@ class Penalised(Refitted, PolishedGraph, WeightSolver):
 
     @property
     def parts(self) -> tuple[type[Part], ...]:
-        """The parts that the values choose: a polished graph has its weights by least squares."""
-        return (PolishedGraph if self.polish else Refitted,)
+        """The L1 norm."""
+        return (Sparse,)
 
     @property
     def num_folds(self) -> int:
@@ -111,13 +78,11 @@ class Penalised(Refitted, PolishedGraph, WeightSolver):
         return 2 if self.sparsity == "held-out" else 1
 
     def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
-        """Choose the sparsity, minimise, and change single edges if that is wanted."""
+        """Choose the sparsity, and minimise."""
         moments, sparsity = products.moments, self._sparsity(products, masks)
         graph = self._minimum(moments, masks, sparsity)
         assert graph.raw_weights is not None
         scores = np.abs(graph.raw_weights)
-        if self.polish:
-            graph = polish_graph(moments, graph, score=self.score, knowledge=masks)
         info = {"sparsity": sparsity, **target_info(products.agreement)}
         return self.fitted(products, masks, Outcome(moments, graph, None, scores, (), info))
 

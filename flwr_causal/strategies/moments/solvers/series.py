@@ -10,14 +10,13 @@ import numpy as np
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.order_search import ROWS_FOR_ORDERS
-from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part, option, words
 from flwr_causal.core.series.design import lagged_graph
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.moments.solvers.orders import SearchOfEdges
-from flwr_causal.strategies.moments.solvers.penalised import PolishedGraph, Refitted
+from flwr_causal.strategies.moments.solvers.penalised import Sparse
 from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
 from flwr_causal.strategies.series import Lagged, PenalisedLags, by_block
 
@@ -104,7 +103,7 @@ class Ridge(PenalisedSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaggedWeights(FittedLags, SearchOfEdges, Refitted, PolishedGraph, Ridge, WeightSolver):
+class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
     """The dynamic Bayesian network of the best score, or of regressions with a norm.
 
     Parameters
@@ -130,7 +129,7 @@ class LaggedWeights(FittedLags, SearchOfEdges, Refitted, PolishedGraph, Ridge, W
         """The parts that the values choose; those of "auto" are those of "order"."""
         if self.solver in ("auto", "order"):
             return (SearchOfEdges,)
-        found: list[type[Part]] = [PolishedGraph if self.polish else Refitted]
+        found: list[type[Part]] = [Sparse]
         if self.regression != "lasso" and self.ridge == "held-out":
             found.append(HeldOutRidge)
         return (*found, PenalisedSteps if self.regression == "lasso" else Ridge)
@@ -179,10 +178,6 @@ class LaggedWeights(FittedLags, SearchOfEdges, Refitted, PolishedGraph, Ridge, W
         found, problem = self._weights(products, masks)
         over_columns = problem.cut(found.moments, found.raw, refit=self.refit)
         masks = masks.first(len(found.raw))
-        if self.polish:
-            over_columns = polish_graph(
-                found.moments, over_columns, score=self.score, knowledge=masks, num_targets=d
-            )
         graph = lagged_graph(
             agreement.names,
             over_columns.weights[:, :d],

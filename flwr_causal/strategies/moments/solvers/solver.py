@@ -15,10 +15,9 @@ import numpy as np
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
 from flwr_causal.core.parts import Part
-from flwr_causal.doubts.graphs import direction_warning, plausible
+from flwr_causal.doubts.graphs import doubts_of, plausible
 from flwr_causal.runtime.algorithm import Choice, Result
 from flwr_causal.strategies.linear import fitted_system, noise_of
-from flwr_causal.strategies.series import stationarity_warning
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -233,9 +232,12 @@ class WeightSolver(Solver):
         model = fitted_system(agreement, scale, found.moments, graph)
         warnings += found.warnings
         if isinstance(found.moments, Moments):  # interventions direct edges too
-            noise = noise_of(model, agreement.variance, scale)
-            warnings += direction_warning(
-                graph, masks, noise, standardized=self.standardize, search=search
+            warnings += doubts_of(
+                graph=graph,
+                masks=masks,
+                noise=noise_of(model, agreement.variance, scale),
+                standardized=self.standardize,
+                search=search,
             )
-        warnings += stationarity_warning(graph, agreement.n)  # none without lags
+        warnings += doubts_of(graph=graph, n=agreement.n)
         return found._replace(graph=graph, model=model, warnings=tuple(warnings))

@@ -117,6 +117,8 @@ def test_imports_go_down():
             if HEIGHT.get(other, -1) >= HEIGHT.get(room, -1)
         ]
         for library, name in imports(tree):
+            if library.split(".")[0] in ("benchmarks", "tests", "tools"):
+                wrong.append(f"{module} imports {library}, which a wheel leaves out")
             if library.split(".")[0] not in ("flwr", "ray") or room == "compat":
                 continue
             allowed = PUBLIC_FLOWER.get(library, {}) if HEIGHT.get(room, 0) > WITHOUT_FLOWER else {}

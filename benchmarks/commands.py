@@ -112,3 +112,21 @@ def measure(
             typer.echo(f"{one.name}  {one.title}")
         else:
             measured(one, seeds or one.seeds, quick, data_dir, output_dir)
+
+
+@app.command()
+def adopt(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Directories of sweeps, result files.")
+    ],
+    machine: Annotated[
+        str, typer.Option(help="Replaces what the results say of their machine.")
+    ] = "",
+) -> None:
+    """Copy results into benchmarks/results, from which the manual's tables are made."""
+    from benchmarks import figures, results
+
+    for path in paths:
+        typer.echo(results.adopted(path, figures.RESULTS, machine))
+    for name in figures.not_shown(figures.results()):
+        typer.echo(f"No page shows {name}: put a line <!-- results {name} --> on one.")

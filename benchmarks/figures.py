@@ -1,18 +1,13 @@
-"""Write the tables of figures on the pages of docs from the result files of benchmarks/results.
+"""The tables of figures on the pages of the manual, from the result files of benchmarks/results.
 
-    python -m benchmarks.figures                      # the pages, from the files
-    python -m benchmarks.figures --adopt DIR ...      # results of `flwr-causal reproduce` first
-
-On the pages of docs, the results whose names fit one of the patterns stand between the lines
-``<!-- results PATTERN ... -->`` and ``<!-- end -->``, and a table without its title and its text
-between ``<!-- table NAME -->`` and ``<!-- end -->``; what is outside is written by hand.
-``<!-- worlds PATTERN ... -->`` shows in one table where each method breaks, and
-``<!-- paper NAME -->`` the figures and tables of a paper, as papers.toml lists them.
+A page has lines that stand for tables, which the manual's build puts there (tools/manual.py):
+``<!-- results PATTERN ... -->`` for the results whose names fit one of the patterns, ``<!-- table
+NAME -->`` for a table without its title and its text, ``<!-- worlds PATTERN ... -->`` for one that
+shows where each method breaks, and ``<!-- paper NAME -->`` for the figures and tables of a paper,
+as results/papers.toml lists them.
 """
 
-import argparse
 import fnmatch
-import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -20,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import scenario
-from benchmarks.results import FigureTable, adopted, read
+from benchmarks.results import FigureTable, read
 from benchmarks.tables import MetricTable
+from flwr_causal.errors import DataError
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
 PAPERS = RESULTS / "papers.toml"
-MARKED = re.compile(r"(<!-- (results|table|worlds|paper) ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
+MARK = re.compile(r"^<!-- (results|table|worlds|paper) ([^>]+) -->$", re.M)
 # The methods in the table of worlds; of those that return an equivalence class the errors of that.
 OWN = {
     "moments": "shd",
@@ -58,31 +54,20 @@ def results(folder: Path = RESULTS) -> dict[str, FigureTable]:
     return found
 
 
-def fitting(patterns: str, names: list[str]) -> list[str]:
+def fitting(patterns: str, names: Iterable[str]) -> list[str]:
     """Return the names that fit patterns, in the order of the patterns."""
     found = [name for pattern in patterns.split() for name in fnmatch.filter(names, pattern)]
     return list(dict.fromkeys(found))
 
 
-def pages() -> dict[Path, str]:
-    """Return the texts of the pages that show results."""
-    found = {path: path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
-    return {path: text for path, text in found.items() if MARKED.search(text)}
-
-
-def folder_from(page: Path) -> str:
-    """Return the folder of results as a page links to it."""
-    return Path(os.path.relpath(RESULTS, page.parent)).as_posix()
-
-
-def section(result: FigureTable, folder: str) -> str:
+def section(result: FigureTable) -> str:
     """Return a result with its title and its text."""
     head = result.head
     paper = (
         f"After {head['paper']}; the paper's own figures in brackets." if "paper" in head else ""
     )
     texts = [f"### {head['title']}", paper, *result.notes, result.markdown(), *result.remarks]
-    return "\n\n".join([*filter(None, texts), source(result, folder)])
+    return "\n\n".join(filter(None, texts))
 
 
 def source(result: FigureTable, folder: str) -> str:
@@ -138,7 +123,7 @@ def experiments() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def paper_table(entries: list[dict[str, Any]], found: dict[str, FigureTable]) -> str:
+def paper_table(entries: list[dict[str, Any]], found: Mapping[str, FigureTable]) -> str:
     """Return the table of a paper: what it shows, and what was measured here."""
     head = (
         "in the paper", "measure", "command", "runs", "the paper",
@@ -148,7 +133,7 @@ def paper_table(entries: list[dict[str, Any]], found: dict[str, FigureTable]) ->
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _experiment(entry: dict[str, Any], found: dict[str, FigureTable]) -> tuple[str, ...]:
+def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tuple[str, ...]:
     remark, paper = entry.get("remark", ""), entry.get("paper", "")
     if "scenario" not in entry:
         return (entry["of"], "", "", "", paper, "", "", remark)
@@ -224,50 +209,40 @@ def _stated(entry: dict[str, Any], line: str) -> str:
     return _listed(texts, entry)
 
 
-def written(page: str, found: dict[str, FigureTable], folder: str = "results") -> str:
-    """Return the text of a page with its tables written anew; it sees the files in a folder."""
+def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "results") -> str:
+    """Return the text of a page with its tables, which link to the files in a folder.
 
-    def block(match: re.Match[str]) -> str:
-        if match[2] == "paper":
-            table = paper_table(experiments()[match[3]], found)
-            return f"{match[1]}\n{table}\n\n{match[4]}"
-        shown = [found[name] for name in fitting(match[3], list(found))]
-        if match[2] == "worlds":
-            return f"{match[1]}\n{worlds(shown)}\n\n{match[4]}"
-        whole = match[2] == "results"
-        texts = [
-            section(one, folder) if whole else f"{one.markdown()}\n\n{source(one, folder)}"
-            for one in shown
-        ]
-        return match[1] + "".join(f"\n{text}\n" for text in texts) + "\n" + match[4]
+    Raises
+    ------
+    DataError
+        If no result fits a pattern, or papers.toml does not have the paper.
+    """
 
-    return MARKED.sub(block, page)
+    def table(match: re.Match[str]) -> str:
+        kind, names = match.groups()
+        if kind == "paper":
+            if names not in experiments():
+                raise DataError(f"'{match[0]}': papers.toml has no '{names}'")
+            return paper_table(experiments()[names], found)
+        if absent := [name for name in names.split() if not fitting(name, found)]:
+            raise DataError(f"'{match[0]}': no file of benchmarks/results fits {absent[0]}")
+        shown = [found[name] for name in fitting(names, found)]
+        if kind == "worlds":
+            return worlds(shown)
+        texts = (one.markdown() if kind == "table" else section(one) for one in shown)
+        sources = (source(one, folder) for one in shown)
+        return "\n\n".join(f"{text}\n\n{made}" for text, made in zip(texts, sources, strict=True))
 
-
-def placed(names: list[str]) -> dict[str, int]:
-    """Return on how many places of the pages each result stands."""
-    marks = [match for text in pages().values() for match in MARKED.finditer(text)]
-    blocks = [fitting(match[3], names) for match in marks if match[2] in ("results", "table")]
-    return {name: sum(name in block for block in blocks) for name in names}
-
-
-def main() -> None:
-    """Adopt results, if there are any, and write the pages."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--adopt", nargs="+", type=Path, default=[], metavar="DIR", help="directories of sweeps"
-    )
-    parser.add_argument("--machine", default="", help="replaces what the results say of theirs")
-    arguments = parser.parse_args()
-    for directory in arguments.adopt:
-        print(adopted(directory, RESULTS, arguments.machine))
-    found = results()
-    for name, count in placed(list(found)).items():
-        if count != 1:
-            print(f"{name} stands on {count} pages: put a line <!-- results {name} --> on one")
-    for path, text in pages().items():
-        path.write_text(written(text, found, folder_from(path)), encoding="utf-8")
+    return MARK.sub(table, page)
 
 
-if __name__ == "__main__":
-    main()
+def not_shown(found: Iterable[str]) -> list[str]:
+    """Return the results that no page shows."""
+    pages = [path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))]
+    marks = [match for text in pages for match in MARK.finditer(text)]
+    shown = [
+        fitting(names, found)
+        for kind, names in (mark.groups() for mark in marks)
+        if kind in ("results", "table")
+    ]
+    return [name for name in found if not any(name in some for some in shown)]

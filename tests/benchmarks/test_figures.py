@@ -1,4 +1,4 @@
-"""The pages of figures show the result files, and result files say how they were made."""
+"""The manual shows the result files, and result files say how they were made."""
 
 import math
 import re
@@ -10,7 +10,12 @@ from benchmarks.figures import DOCS, RESULTS
 from benchmarks.reproduce import reproduce
 from flwr_causal.errors import DataError
 
-COMMAND = "python -m benchmarks.figures writes it anew"
+FOUND = figures.results()
+PAGES = [
+    path
+    for path in sorted(DOCS.rglob("*.md"))
+    if figures.MARK.search(path.read_text(encoding="utf-8"))
+]
 TINY = """
 title = "tiny"
 paper = "Nobody (2026)"
@@ -36,17 +41,24 @@ shd = 1.5
 """
 
 
-@pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.stem)
-def test_a_page_is_what_its_files_say(page):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_mark_of_a_page_becomes_a_table(page):
     text = page.read_text(encoding="utf-8")
-    assert figures.written(text, figures.results(), figures.folder_from(page)) == text, COMMAND
-    # No table of figures by hand.
-    if page.parent == DOCS / "figures":
-        assert "|---" not in figures.MARKED.sub("", text)
+    marks = list(figures.MARK.finditer(text))
+    # Tables are made when the manual is built; a page has none of its own, and no other mark.
+    assert not re.search(r"<!-- (results|table|worlds|paper)\b", figures.MARK.sub("", text))
+    assert page.parent != DOCS / "figures" or "|---" not in text.replace(" ", "")
+    for mark in marks:
+        assert not text[mark.end() :].lstrip().startswith("|"), "a table that is not made"
+    made = figures.with_tables(text, FOUND)
+    assert len(re.findall(r"^\| ?---", made, re.M)) >= len(marks)
 
 
-def test_every_result_stands_on_one_page():
-    assert set(figures.placed(list(figures.results())).values()) <= {1}
+def test_every_result_is_shown_and_a_mark_without_a_result_is_an_error():
+    assert not figures.not_shown(FOUND)
+    for mark in ("results none-*", "table hard-noise none", "worlds none", "paper none"):
+        with pytest.raises(DataError, match=r"no file of benchmarks|has no .none."):
+            figures.with_tables(f"# A page\n\n<!-- {mark} -->\n", FOUND)
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
@@ -93,19 +105,15 @@ def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
     target = results.adopted(sweep / "out", tmp_path, "a large machine")
     assert target == tmp_path / "tiny.csv"
     found = figures.results(tmp_path)
-    marks = "<!-- results ti* -->\nold\n<!-- end -->\nby hand\n<!-- table tiny -->\n<!-- end -->\n"
-    page = f"# A page\n\n{marks}"
-    text = figures.written(page, found)
-    assert "old" not in text
-    whole, table = text.split("<!-- end -->\nby hand\n")
+    page = "# A page\n\n<!-- results ti* -->\n\nby hand\n\n<!-- table tiny -->\n"
+    text = figures.with_tables(page, found, "../results")
+    whole, table = text.split("by hand")
     assert "### tiny" in whole
     assert "### tiny" not in table
     assert "(1.5)" in table
-    assert "a large machine" in text
-    assert figures.written(text, found) == text
-    changed = target.read_text().replace("1.5", "1.6")
-    target.write_text(changed)
-    assert figures.written(text, figures.results(tmp_path)) != text
+    assert "a large machine" in table
+    assert "[File](../results/tiny.csv)" in table
+    assert figures.not_shown(found) == ["tiny"]
 
 
 def test_points_that_a_sweep_did_not_compute_keep_their_figures_and_say_so(tmp_path):

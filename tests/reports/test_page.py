@@ -15,10 +15,10 @@ import pytest
 from small_graphs import full_graph
 
 from flwr_causal.app.comparison import circuit_scores
-from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge, in_words
 from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.nonlinear.heterogeneity import COLUMNS
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.page import template

@@ -1,9 +1,7 @@
-"""Where a party disagrees with the common graph: its own graph, and its evidence for each edge.
+"""Parties' own graphs beside the common one: the table of their differences.
 
-Every party runs the search of :mod:`core.fedcausal.evidence_search` on its own rows alone, without
-sums over parties, and computes the evidence of its rows for each edge. Evidence is a log density in
-nats: a change of 3 means that the rows are exp(3), about 20, times as probable with the edge as
-without it.
+Evidence is a log density in nats: a change of 3 means that the rows are exp(3), about 20, times as
+probable with the edge as without it.
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.fedcausal import evidence_search
-from flwr_causal.core.fedcausal.evidence import client_step, evidence_changes
-from flwr_causal.core.nonlinear.basis import partial_shares, strengths
+from flwr_causal.core.nonlinear.basis import strengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,14 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.fedcausal.evidence import Cache, EvidenceProblem
-    from flwr_causal.core.fedcausal.evidence_search import SearchProblem, State
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.interventions.targets import TargetRecord
 
-
-#: Largest number of steps of a party's own search, which takes no exchange; far more than needed.
-STEPS = 100
 #: Columns of `edge_table`, and their types.
 COLUMNS: dict[str, type] = {
     "party": str,
@@ -51,7 +42,8 @@ class OwnGraph(NamedTuple):
     graph
         ``(d, d)`` result of the party's search.
     support
-        ``(d, d)`` :func:`support`, in nats.
+        ``(d, d)`` how much the rows support the edges of this and the common graph, in nats; see
+        :func:`core.fedcausal.own_graph.support`.
     shares
         ``(d, d)`` :func:`core.nonlinear.basis.partial_shares` in the party's own graph.
     """
@@ -79,54 +71,6 @@ class Heterogeneity(NamedTuple):
     targets: tuple[TargetRecord, ...] | None = None
 
 
-def own_graph(
-    problem: EvidenceProblem, common: BoolArray, search: SearchProblem, cache: Cache | None = None
-) -> OwnGraph:
-    """Search for a party's own graph, and compute its support of that and the common graph's edges.
-
-    There are two searches, from the common graph and from the required edges alone. The result of
-    higher evidence is returned, the first one where both are equal. Measured on 36 simulated
-    parties: for 30 the result is the graph that the whole method finds on the party's rows alone,
-    for five of the others a graph of higher evidence (by up to 27 nats).
-
-    Parameters
-    ----------
-    problem
-        The party's rows.
-    common
-        ``(d, d)`` common graph, acyclic and in agreement with the knowledge.
-    search
-        Knowledge and number of candidates; ``max_exchanges`` is the largest number of steps, as
-        :data:`STEPS`.
-    cache
-        See :func:`core.fedcausal.evidence.evidence_changes`.
-    """
-    cache = {} if cache is None else cache
-    starts = (common, np.asarray(search.masks.required, dtype=bool))
-    found = evidence_search.more_probable(
-        [_searched(problem, start, search, cache) for start in starts], search
-    )
-    return OwnGraph(
-        graph=found.graph,
-        support=support(problem, common, found.graph, cache),
-        shares=partial_shares(problem.moments, found.graph),
-    )
-
-
-def support(
-    problem: EvidenceProblem, common: BoolArray, own: BoolArray, cache: Cache | None = None
-) -> FloatArray:
-    """Return how much a party's rows support the edges of two graphs, ``(d, d)``, in nats.
-
-    For an edge of the common graph: the decrease of the evidence when the edge is removed from the
-    common graph. For an edge of the party's own graph only: the increase when it is added to the
-    common graph. All other edges stay as they are in the common graph. 0 for all other pairs.
-    """
-    changes, _ = evidence_changes(problem, common, common | own, cache)
-    # 0.0 - x instead of -x, which would give negative zeros.
-    return np.where(common, 0.0 - changes, changes)
-
-
 def edge_table(
     common: BoolArray, own: Mapping[str, OwnGraph], names: Sequence[str]
 ) -> pd.DataFrame:
@@ -152,7 +96,7 @@ def edge_table(
         - ``common``: whether the edge is in the common graph;
         - ``own``: the edge in the party's own graph: "same", "reversed" or "absent" for edges of
           the common graph, "additional" for others;
-        - ``support``: :func:`support`, in nats;
+        - ``support``: as of :class:`OwnGraph`;
         - ``disagreement``: the increase of the party's evidence, in nats, when in the common graph
           this edge alone is made what it is in the party's own graph (added, removed or reversed);
           for "same" edges, when it is removed. Negative where the party's graph is more probable
@@ -181,16 +125,3 @@ def _compared(common: BoolArray, one: OwnGraph, i: int, j: int) -> tuple[str, fl
     if one.graph[j, i]:
         return "reversed", without + float(one.support[j, i])
     return ("same" if one.graph[i, j] else "absent"), without
-
-
-def _searched(
-    problem: EvidenceProblem, start: BoolArray, search: SearchProblem, cache: Cache
-) -> State:
-    """Return the final state of a search on one party's rows."""
-    state = evidence_search.init(start, partial_shares(problem.moments, start), search)
-    reason = None
-    while reason is None:
-        tables = client_step(problem, state.graph, state.wanted, cache)
-        state, info = evidence_search.server_step(state, tables, search)
-        reason = evidence_search.finished(state, info, search)
-    return state

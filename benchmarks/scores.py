@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.declared import with_declared
+from benchmarks.intervention_distance import sid, sid_bounds
 from flwr_causal.app.comparison import circuit_scores
 from flwr_causal.app.entry_points import check_own
 from flwr_causal.core.graphs.acyclicity import h_exponential
-from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.metrics import (
     auprc,
     auroc,

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import CHAIN, dags, matrix, members
 
-from flwr_causal.core.graphs import intervention_distance
+from benchmarks import intervention_distance
+from benchmarks.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.errors import DataError
 

@@ -1,6 +1,6 @@
 """Programs of others on the rows of all parties together, where they are installed.
 
-``pip install "flwr-causal[peers]"`` adds them. Each gets its own defaults; a result holds the
+``pip install -e ".[peers]"`` adds them. Each gets its own defaults; a result holds the
 version.
 """
 

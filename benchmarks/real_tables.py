@@ -1,211 +1,248 @@
-"""Numbers with categories: CPU seconds of many rows, and intervals of effects."""
+"""Tables of numbers and categories, dense classes, and tables with missing cells, with a truth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from registry import Table, benchmark, cpu, linear_parties, with_error
 
-from flwr_causal import Knowledge
-from flwr_causal.data.synthetic.linear import federated_linear
-from flwr_causal.simulations import simulate
-from flwr_causal.simulations.scenarios.real_tables import mixed, states
+from benchmarks.world import World
+from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.synthetic.random_graphs import random_graph
+from flwr_causal.errors import ConfigError
 
-# Rows of all parties, and how many edges of 50 variables.
-SIZES = ((10_000, 100), (100_000, 100), (100_000, 200))
-NUM_VARIABLES, PARTIES = 50, 10
-WORLDS_PER_SEED = 60
-SHARES = (0.0, 0.15)
-KINDS = ("a number on a number", "a category on a number", "a category on a category")
-NAMES = ("group", "treated", "site", "a", "b", "c", "e")
-EDGES = (
-    ("group", "treated"),
-    ("group", "a"),
-    ("site", "a"),
-    ("a", "b"),
-    ("treated", "b"),
-    ("a", "c"),
-    ("b", "c"),
-    ("c", "e"),
-    ("site", "e"),
-)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+
+#: Numbers of states of the columns of `mixed`, 0 for numbers, and their probabilities.
+KINDS, SHARES = (0, 2, 3, 4), (0.5, 0.2, 0.15, 0.15)
+STATES = "abcdefgh"
 
 
-# What the graph by likelihood is compared on: words, the world of a seed, and further options.
-CURVED = {"model": "curved"}
-BY_LIKELIHOOD = (
-    ("10 variables, 20 edges, two states cut from numbers, 1,000 rows", states, (10, 1000, 2), {}),
-    ("20 variables, 37 edges, half of them categories, 2,000 rows", mixed, (20, 37, 2000), {}),
-    ("10 variables, 15 edges, half of them categories, 500 rows", mixed, (10, 15, 500), {}),
-    (
-        "10 variables, 20 edges, three states in no order, 1,000 rows",
-        states,
-        (10, 1000, 3, True),
-        CURVED,
-    ),
-    (
-        "10 variables, 20 edges, four states, curved effects, 2,000 rows",
-        states,
-        (10, 2000, 4, True, True),
-        CURVED,
-    ),
-)
+def mixed_table(
+    dag: BoolArray,
+    n: int,
+    rng: np.random.Generator,
+    kinds: tuple[int, ...] = KINDS,
+    shares: tuple[float, ...] | None = SHARES,
+) -> pd.DataFrame:
+    """Draw rows in which numbers are linear in their causes, categories softmax of them.
+
+    Parameters
+    ----------
+    dag : ndarray of bool, shape (d, d)
+        Upper triangular: causes come before effects.
+    n : int
+    rng : numpy.random.Generator
+    kinds : tuple of int
+        Numbers of states, from which that of each column is drawn; 0 for numbers.
+    shares : tuple of float or None
+        Their probabilities; None: equal ones.
+
+    Returns
+    -------
+    DataFrame
+        Columns v0, v1, ...; states are letters.
+    """
+    columns: dict[str, object] = {}
+    features: list[FloatArray] = []
+    for j in range(len(dag)):
+        states = int(rng.choice(kinds, p=shares))
+        causes = [features[i] for i in np.flatnonzero(dag[:, j])]
+        if states == 0:
+            value = rng.normal(size=n)
+            for own in causes:
+                sign = rng.choice([-1, 1], own.shape[1])
+                value = value + own @ (rng.uniform(0.5, 1.5, own.shape[1]) * sign)
+            value = (value - value.mean()) / value.std()
+            columns[f"v{j}"] = value
+            features.append(value[:, None])
+        else:
+            logits = np.tile(rng.normal(0, 0.3, states), (n, 1))
+            for own in causes:
+                logits = logits + own @ rng.normal(0, 1.5, (own.shape[1], states))
+            drawn = (logits + rng.gumbel(size=(n, states))).argmax(axis=1)
+            columns[f"v{j}"] = np.array(list(STATES))[drawn].astype(object)
+            indicators = np.eye(states)[drawn]
+            features.append((indicators - indicators.mean(axis=0))[:, :-1])
+    return pd.DataFrame(columns)
 
 
-def dealt(table, num_parties):
-    """Return the rows of each party."""
-    places = np.array_split(np.arange(len(table)), num_parties)
-    return [table.iloc[own].reset_index(drop=True) for own in places]
+def _shuffled(frame: pd.DataFrame, dag: BoolArray, rng: np.random.Generator) -> World:
+    order = rng.permutation(len(dag))
+    names = [str(frame.columns[k]) for k in order]
+    truth = CausalGraph.from_array(dag[np.ix_(order, order)].astype(np.float64), names)
+    return World([frame[names]], truth)
 
 
-@benchmark("tables-seconds", "Numbers and categories, 50 variables: CPU seconds of whole runs")
-def seconds(setup):
-    warm_up = linear_parties(10, 200, 3, 0)[0]
-    simulate("moments", warm_up, text_columns="keep", progress=False)  # imports on first use
-    rows = []
-    for n, num_edges in SIZES[:1] if setup.quick else SIZES:
-        found = []
-        for seed in setup.seeds:
-            world = mixed(seed, NUM_VARIABLES, num_edges, n)
-            tables = dealt(world.pooled, PARTIES)
-            options = {"text_columns": "keep", "truth": world.truth, "progress": False}
-            run, used = cpu(simulate, "moments", tables, **options)
-            found.append((used, run.metrics["cpdag_shd"]))
-        used, errors = np.transpose(found)
-        rows.append((n, num_edges, with_error(used), with_error(errors, 1), len(run.history)))
-    note = (
-        "Half numbers, half categories of two to four states, complete, ten parties: server and "
-        "parties in one process. The goal is 20 seconds for 100,000 rows."
+def mixed(seed: int, num_variables: int, num_edges: int, num_rows: int) -> World:
+    """Numbers and categories, half of each: :func:`mixed_table` of a graph of so many edges."""
+    rng = np.random.default_rng(seed)
+    pairs = np.stack(np.triu_indices(num_variables, 1), axis=1)
+    dag = np.zeros((num_variables,) * 2, dtype=np.bool_)
+    dag[tuple(rng.choice(pairs, num_edges, replace=False).T)] = True
+    return _shuffled(mixed_table(dag, num_rows, rng), dag, rng)
+
+
+def states(
+    seed: int,
+    num_variables: int,
+    num_rows: int,
+    num_states: int,
+    nominal: bool = False,
+    curved: bool = False,
+) -> World:
+    """Every second variable is cut into states of equal shares; two edges for each variable.
+
+    Parameters
+    ----------
+    num_states : int
+    nominal : bool
+        States are in no order, and each has an effect of its own; effects of numbers are
+        hyperbolic tangents of them. Otherwise effects are linear, also of the states' numbers.
+    curved : bool
+        With ``nominal``: effects of numbers are cosines with a slope.
+    """
+    rng = np.random.default_rng(seed)
+    adjacency = random_graph("er", num_variables, 2 * num_variables, 2, rng)
+    rows, coded = np.zeros((num_rows, num_variables)), np.arange(num_variables) % 2 == 1
+    for j in topological_order(adjacency):
+        value = rng.normal(size=num_rows)
+        for i in np.flatnonzero(adjacency[:, j]):
+            if coded[i]:
+                effects = rng.normal(size=num_states)
+                effects = (effects - effects.mean()) / effects.std() * rng.uniform(0.6, 1.2)
+                value += effects[rows[:, i].astype(np.int64)]
+                continue
+            cause = (rows[:, i] - rows[:, i].mean()) / rows[:, i].std()
+            weight = rng.uniform(0.5, 1.2) * rng.choice([-1, 1])
+            if curved:
+                cause = 1.2 * (np.cos(2 * cause) + 0.3 * cause)
+            elif nominal:
+                cause = np.tanh(2 * cause)
+            value += weight * cause
+        if coded[j]:
+            limits = np.quantile(value, np.arange(1, num_states) / num_states)
+            order = rng.permutation(num_states) if nominal else np.arange(num_states)
+            value = order[np.digitize(value, limits)].astype(np.float64)
+        rows[:, j] = value
+    truth = CausalGraph.from_array(adjacency.astype(np.float64))
+    letters = np.array(list(STATES), dtype=object)
+    frame = pd.DataFrame(
+        {
+            name: letters[rows[:, j].astype(np.int64)] if coded[j] else rows[:, j]
+            for j, name in enumerate(truth.names)
+        }
     )
-    return Table(("rows", "edges", "CPU s", "CPDAG SHD", "exchanges"), rows, (note,))
+    return World([frame], truth)
 
 
-@benchmark("tables-likelihood", "Numbers and categories: the graph by likelihood", "60000-60019")
-def likelihood(setup):
-    rows = []
-    for words, make, sizes, options in BY_LIKELIHOOD[:1] if setup.quick else BY_LIKELIHOOD:
-        found, exchanges = [], []
-        for seed in setup.seeds:
-            world = make(seed, *sizes)
-            tables, own = dealt(world.pooled, PARTIES), []
-            for parameters in ("moments", "likelihood"):
-                run = simulate(
-                    "moments",
-                    tables,
-                    text_columns="keep",
-                    parameters=parameters,
-                    truth=world.truth,
-                    progress=False,
-                    **options,
-                )
-                own.append(run.metrics["cpdag_shd"])
-            found.append((*own, own[1] - own[0]))
-            exchanges.append(run.rounds)
-        errors = [with_error(column, 1) for column in np.transpose(found)]
-        rows.append((words, options.get("model", "linear"), *errors, with_error(exchanges, 1)))
-    note = (
-        'Errors of the class (SHD of CPDAGs). `parameters="likelihood"` chooses among graphs near '
-        "the best Gaussian score by the likelihood of regressions. Equal seeds, ten parties."
-    )
-    columns = (
-        "world",
-        "model",
-        '`"moments"`',
-        '`"likelihood"`',
-        "difference",
-        "exchanges",
-    )
-    return Table(columns, rows, (note,))
+def _linear(
+    rng: np.random.Generator,
+    num_variables: int,
+    edges_per_node: float,
+    weights: tuple[float, float],
+    noise: tuple[float, float],
+) -> tuple[FloatArray, FloatArray]:
+    """Return the weights of a random graph, and the noise's standard deviations."""
+    shape = (num_variables, num_variables)
+    dag = np.triu(rng.random(shape) < 2 * edges_per_node / (num_variables - 1), 1)
+    order = rng.permutation(num_variables)
+    drawn = rng.uniform(*weights, shape) * rng.choice([-1, 1], shape)
+    return dag[np.ix_(order, order)] * drawn, rng.uniform(*noise, num_variables)
 
 
-@benchmark("tables-plain", "Numbers alone: as blocks of one column, and as a class", "7800-7809")
-def plain(setup):
-    lines = {
-        'text_columns="keep"': {"text_columns": "keep"},
-        'solver="class"': {"solver": "class"},
-        "default": {},
-    }
-    found = {name: [] for name in lines}
-    for seed in setup.seeds:
-        tables, weights = federated_linear(20, 1000, 5, seed=seed, edges_per_node=2)
-        for name, options in lines.items():
-            run = simulate("moments", tables, truth=weights, progress=False, **options)
-            found[name].append((run.metrics["cpdag_shd"], run.metrics["shd"]))
-    rows = [
-        (f"`{name}`", *(with_error(errors, 1) for errors in np.transpose(own)))
-        for name, own in found.items()
+def classes(seed: int, num_variables: int, num_rows: int, edges_per_node: float = 2.0) -> World:
+    """Standardised rows of a linear system of weak and strong effects, of unequal noise."""
+    rng = np.random.default_rng(seed)
+    weights, noise = _linear(rng, num_variables, edges_per_node, (0.3, 1.2), (0.5, 2.0))
+    errors = rng.normal(size=(num_rows, num_variables)) * noise
+    rows = errors @ np.linalg.inv(np.eye(num_variables) - weights)
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    truth = CausalGraph.from_array((weights != 0).astype(np.float64))
+    return World([pd.DataFrame(rows, columns=list(truth.names))], truth)
+
+
+#: What is missing in `incomplete`.
+MISSING = ("nothing", "cells at random", "cells by seen columns", "columns")
+#: Columns that a party lacks, of twenty.
+LACKING = 0.2
+
+
+def incomplete(
+    seed: int,
+    missing: str,
+    num_variables: int,
+    num_rows: int,
+    num_parties: int,
+    share: float = 0.0,
+) -> World:
+    """Linear rows of which cells are missing; the rows are the same whatever is missing.
+
+    Parameters
+    ----------
+    missing : {"nothing", "cells at random", "cells by seen columns", "columns"}
+        "cells by seen columns": a cell is missing more often where one of the first five columns
+        is large, which are complete. "columns": every party lacks a fifth of the columns, each of
+        which two parties or more hold, and cells are missing at random beside.
+    share : float
+        Of the cells, that are missing.
+    """
+    if missing not in MISSING:
+        raise ConfigError(f"missing is {missing!r}: choose of {', '.join(MISSING)}")
+    rng = np.random.default_rng(seed)
+    weights, noise = _linear(rng, num_variables, 2.0, (0.5, 1.5), (0.7, 1.4))
+    errors = rng.normal(size=(num_rows, num_variables)) * noise
+    rows = errors @ np.linalg.inv(np.eye(num_variables) - weights)
+    gaps = rng.random(rows.shape) < _probabilities(rows, missing, share)
+    truth = CausalGraph.from_array(weights)
+    frame = pd.DataFrame(np.where(gaps, np.nan, rows), columns=list(truth.names))
+    tables = [
+        frame.iloc[places].reset_index(drop=True)
+        for places in np.array_split(np.arange(num_rows), num_parties)
     ]
-    note = (
-        "Erdos-Renyi graphs of 20 variables and 40 edges, 1,000 rows of five parties, noise of one "
-        "variance, from which the default finds directions beyond the class."
-    )
-    return Table(("options", "CPDAG SHD", "SHD"), rows, (note,))
+    if missing == "columns":
+        left_out = _lacking(rng, num_variables, num_parties)
+        names = np.array(truth.names)
+        tables = [
+            table.drop(columns=names[own].tolist())
+            for table, own in zip(tables, left_out, strict=True)
+        ]
+    return World(tables, truth)
 
 
-def world_of(n, rng):
-    """Draw rows of which the linear model is right, and effects: value, and what is asked."""
-    group, site = rng.choice(3, n, p=[0.5, 0.3, 0.2]), rng.choice(3, n, p=[0.4, 0.4, 0.2])
-    treated_by = rng.uniform(0.2, 0.8, 3)
-    treated = (rng.random(n) < treated_by[group]).astype(int)
-    of_group, of_site, of_site_on_e = rng.normal(size=(3, 3))
-    of_treated = rng.normal()
-    ab, ac, bc, ce = rng.uniform(0.3, 1.2, 4) * rng.choice([-1, 1], 4)
-    noise = rng.normal(size=(4, n)) * rng.uniform(0.7, 1.4, (4, 1))
-    a = of_group[group] + of_site[site] + noise[0]
-    b = ab * a + of_treated * treated + noise[1]
-    c = ac * a + bc * b + noise[2]
-    e = ce * c + of_site_on_e[site] + noise[3]
-    states = (np.array(list(text))[own] for text, own in (("xyz", group), ("ny", treated)))
-    columns = (*states, np.array(list("pqr"))[site], a, b, c, e)
-    on_a, on_site = of_group[1] - of_group[0], of_site[2] - of_site[0]
-    on_treated, total_ac = treated_by[1] - treated_by[0], ac + ab * bc
-    groups, sites = ({"state": s, "reference": r} for s, r in ("yx", "rp"))
-    set_ = {"state": "y", "reference": "n"}
-    effects = {
-        ("a", "b"): (ab, {}),
-        ("a", "c"): (total_ac, {}),
-        ("a", "e"): (ce * total_ac, {}),
-        ("b", "c"): (bc, {}),
-        ("c", "e"): (ce, {}),
-        ("group", "a"): (on_a, groups),
-        ("group", "b"): (ab * on_a + of_treated * on_treated, groups),
-        ("group", "c"): (total_ac * on_a + bc * of_treated * on_treated, groups),
-        ("group", "treated"): (on_treated, groups | {"outcome": "y"}),
-        ("site", "a"): (on_site, sites),
-        ("site", "e"): (ce * total_ac * on_site + of_site_on_e[2] - of_site_on_e[0], sites),
-        ("treated", "b"): (of_treated, set_),
-        ("treated", "c"): (bc * of_treated, set_),
-    }
-    return pd.DataFrame(dict(zip(NAMES, columns, strict=True))), effects
+def _probabilities(rows: FloatArray, missing: str, share: float) -> FloatArray:
+    """Return how probable it is that each cell is missing."""
+    if missing == "nothing":
+        return np.zeros(rows.shape)
+    if missing != "cells by seen columns":
+        return np.full(rows.shape, share)
+    complete = 5
+    z = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    by_cause = 2 * share / (1 + np.exp(-2 * z[:, np.arange(rows.shape[1]) % complete]))
+    by_cause[:, :complete] = 0.0
+    return np.asarray(by_cause)
 
 
-def kind_of(cause, effect):
-    if effect == "treated":
-        return KINDS[2]
-    return KINDS[cause in ("group", "site", "treated")]
+def _lacking(rng: np.random.Generator, num_variables: int, num_parties: int) -> list[list[int]]:
+    """Draw which columns each party lacks, until two parties or more hold each column."""
+    count = round(LACKING * num_variables)
+    while True:
+        drawn = [
+            rng.choice(num_variables, count, replace=False).tolist() for _ in range(num_parties)
+        ]
+        lacked = np.bincount(np.concatenate(drawn), minlength=num_variables)
+        if lacked.max() <= num_parties - 2:
+            return drawn
 
 
-@benchmark("tables-effects", "Intervals of effects that contain the truth, 2,000 rows", "5000-5004")
-def effects(setup):
-    others = [(i, j) for i in NAMES for j in NAMES if i != j and (i, j) not in EDGES]
-    knowledge = Knowledge(required=list(EDGES), forbidden=others)
-    rows = []
-    for share in SHARES:
-        hits = {name: [] for name in KINDS}
-        for seed in setup.seeds:
-            rng = np.random.default_rng(seed)
-            for _ in range(WORLDS_PER_SEED):
-                table, asked = world_of(2000, rng)
-                tables = dealt(table.mask(rng.random(table.shape) < share), 4)
-                options = {"missing_values": "em"} if share else {}
-                options |= {"text_columns": "keep", "knowledge": knowledge, "progress": False}
-                run = simulate("moments", tables, **options)
-                for (cause, effect), (value, how) in asked.items():
-                    low, high = run.model.total_effect(cause, effect, **how).interval
-                    hits[kind_of(cause, effect)].append(low <= value <= high)
-        every = np.concatenate(list(hits.values()))
-        cells = (f"{100 * np.mean(own):.1f} %" for own in (*hits.values(), every))
-        rows.append((f"{share:.0%}", len(setup.seeds) * WORLDS_PER_SEED, *cells))
-    note = (
-        "Seven variables, nine edges, four parties; the graph is given as required and forbidden "
-        "edges. 95 % intervals of 13 total effects a table."
-    )
-    return Table(("missing cells", "tables", *KINDS, "all"), rows, (note,))
+REAL_TABLES: Mapping[str, Callable[..., World]] = {
+    "mixed": mixed,
+    "states": states,
+    "classes": classes,
+    "incomplete": incomplete,
+}

@@ -11,10 +11,12 @@ import json
 import logging
 import re
 import shlex
+import sys
 import textwrap
 from collections import Counter
 from dataclasses import asdict
 from enum import StrEnum
+from importlib import import_module
 from math import isnan
 from pathlib import Path
 from shutil import get_terminal_size
@@ -79,6 +81,8 @@ SMALL = DataConfig(variables=4, rows=105)
 #: Exit statuses: a run is completed, but not by all parties; with ``--strict`` its first line says
 #: not to rely on it; a command was interrupted.
 NOT_ALL_PARTIES, NOT_TO_RELY_ON, INTERRUPTED = 3, 4, 130
+#: The directory that holds this package: of a checkout, or of the installed packages.
+CHECKOUT = Path(__file__).parents[1]
 #: Lines are not broken there.
 NO_BREAK = "\xa0"
 #: Characters of a line in which a table is measured; wider ones fit no terminal.
@@ -94,10 +98,11 @@ class Engine(StrEnum):
     ray = "ray"
 
 
-class _Commands(TyperGroup):
-    """The commands; errors of this package become messages and exit statuses."""
+class Commands(TyperGroup):
+    """A group of commands."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; errors become messages and exit statuses."""
         try:
             return super().invoke(ctx)
         except CausalError as error:
@@ -110,7 +115,7 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -248,7 +253,7 @@ def dictionary(
     if output is None:
         typer.echo(text, nl=False)
         return
-    _write_new(output, text)
+    write_new(output, text)
     typer.echo(f"{output}: {counted(questions, 'question')} to answer, in lines # QUESTION")
 
 
@@ -495,7 +500,7 @@ def _dictionary(pairs: Sequence[str]) -> Dictionary | None:
     return Dictionary.read(value_of(given[0])) if given else None
 
 
-def _write_new(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
     """Write a text into a file that is not there yet."""
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -1007,74 +1012,24 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command()
-def reproduce(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="A scenario, a pattern as 'hard-*', or a TOML file."),
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the scenarios.")] = False,
-    runs: Annotated[int | None, typer.Option(min=1, help="Default: the scenario's.")] = None,
-    scale: Annotated[float, typer.Option(help="Smaller: fewer rows and sizes.")] = 1.0,
-    engine: Annotated[
-        Engine, typer.Option(metavar="local|ray", help="This process, or Ray.")
-    ] = Engine.local,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    methods: Annotated[
-        str, typer.Option(metavar="A,B", help="Only these lines of the table.")
-    ] = "",
-    output_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Default: reproduced/NAME.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", envvar="FLWR_CAUSAL_DATA", help="Data that are not shipped."),
-    ] = None,
-    copy: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write it there, to change."),
-    ] = None,
-    progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
-) -> None:
-    """Make a table of a paper (in a checkout) or of a scenario of yours: methods and baselines.
-
-    A sweep that was ended goes on with the same command. Cells whose data are missing are skipped.
-    """
-    # Takes a second, which help and the shell's completion save.
-    from flwr_causal.simulations.scenarios import reproduce as sweeps
-    from flwr_causal.simulations.scenarios import scenario as scenarios
-
-    if listed or name is None:
-        for one in scenarios.names():
-            found = scenarios.find(one)
-            typer.secho(one, bold=True, nl=False)
-            typer.echo(f"  {found.title}; {found.paper or 'no paper'}, {found.table or 'no table'}")
-        return
-    if copy is not None:
-        _write_new(copy, scenarios.text_of(name))
-        typer.echo(f"Change {copy}, then: flwr-causal reproduce {shlex.quote(str(copy))}")
-        return
-    # A comma with a space is part of a label.
-    labels = [label.strip() for label in re.split(r",(?! )", methods) if label.strip()]
-    failed = 0
-    for one in sweeps.chosen(name):
-        place = output_dir / one if output_dir and one != name else output_dir
-        report = sweeps.reproduce(
-            one,
-            runs=runs,
-            scale=scale,
-            engine=engine.value,
-            jobs=jobs,
-            methods=labels,
-            output_dir=place,
-            data_dir=data_dir,
-            progress=progress,
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    }
+)
+def reproduce(ctx: typer.Context) -> None:
+    """Make a table of a paper, or of a scenario of yours: methods and baselines. In a checkout."""
+    if not (CHECKOUT / "benchmarks" / "commands.py").is_file():
+        raise ConfigError(
+            "The scenarios are in the folder 'benchmarks' of the repository, which a wheel leaves "
+            "out: run pip install -e . in a checkout, then this command again."
         )
-        typer.echo(report.text)
-        typer.echo(f"Results: {', '.join(str(file) for file in report.files)}")
-        failed += report.failed
-    if failed:
-        raise typer.Exit(1)
+    sys.path.insert(0, str(CHECKOUT))  # before another package of this name
+    found = typer.main.get_command(import_module("benchmarks.commands").app)
+    arguments = [ctx.info_name or "", *ctx.args]
+    raise typer.Exit(found.main(arguments, prog_name="flwr-causal", standalone_mode=False) or 0)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """The house: which room may import which, no circles, and what every module must be."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import flwr_causal
+from flwr_causal.app import methods
 
 ROOT = Path(flwr_causal.__file__).parent
 MOST_FILES = 25
@@ -51,6 +53,8 @@ CONTRACTS = {"moments", "lingam", "consensus", "fedcausal", "fedges", "fedpc", "
 SIDES = {"secure.server": "runtime", "secure.party": "clients"}
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms.split()}
 WITHOUT_FLOWER = HEIGHT["data"]
+# What only one method has in the core.
+CORE_OF = {"fedcausal": ["core.fedcausal"], "lingam": ["core.linear.lingam"]}
 # Class names that stand for one thing in several modules: the functions `init` and `step` of a core
 # have them, a strategy and its core, and the two sides of a method and its entry.
 SHARED_NAMES = {"ClientState", "Info", "Method", "Moments", "Outcome", "ServerProblem", "State"}
@@ -117,6 +121,8 @@ def test_imports_go_down():
             if HEIGHT.get(other, -1) >= HEIGHT.get(room, -1)
         ]
         for library, name in imports(tree):
+            if library.split(".")[0] in ("benchmarks", "tests", "tools"):
+                wrong.append(f"{module} imports {library}, which a wheel leaves out")
             if library.split(".")[0] not in ("flwr", "ray") or room == "compat":
                 continue
             allowed = PUBLIC_FLOWER.get(library, {}) if HEIGHT.get(room, 0) > WITHOUT_FLOWER else {}
@@ -139,6 +145,31 @@ def test_no_module_imports_itself_through_others():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def files_of(method):
+    """The modules of one method only: strategy, client, contract, and its part of the core."""
+    table = methods._OWN
+    strategy, _, home = table[method]
+    own = [f"strategies.{strategy.split('.')[0]}"]
+    if sum(entry[2] == home for entry in table.values()) == 1:
+        own += [f"clients.{home}", f"protocol.{home}", *CORE_OF.get(method, ())]
+    pattern = re.compile(rf"{ROOT.name}\.({'|'.join(own)})(_|\.|$)")
+    return set(filter(pattern.match, modules()))
+
+
+@pytest.mark.parametrize("method", methods.OWN_METHODS)
+def test_a_method_can_be_removed_with_its_line_in_the_table_of_methods(method):
+    own, users = files_of(method), []
+    # Lists of names, whose homes are imported when a name is first asked for.
+    for name in modules().keys() - own - {f"{ROOT.name}.strategies", f"{ROOT.name}.clients"}:
+        body = modules()[name].body
+        run = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        users += [
+            f"{name} imports {one}" for one in imported_modules(ast.Module(run)) if one in own
+        ]
+    assert own
+    assert not users, users
 
 
 def test_a_class_name_is_used_once():

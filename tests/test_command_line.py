@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 import flwr_causal
+from benchmarks import scenario
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
 from flwr_causal.command_line import app
@@ -26,7 +27,6 @@ from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of, sources_of
 from flwr_causal.simulations.relay import Relay
-from flwr_causal.simulations.scenarios import scenario
 from flwr_causal.testing import report
 
 

@@ -86,7 +86,10 @@ def _command(words: list[str]) -> str:
     from flwr_causal.command_line import app
 
     if words[1] in ONLY_PARSED:
-        command = get_command(app).commands[words[1]]
+        from benchmarks.commands import app as of_checkout
+
+        commands = {**get_command(app).commands, **get_command(of_checkout).commands}
+        command = commands[words[1]]
         with command.context_class(command) as context:
             command.make_parser(context).parse_args(list(words[2:]))
         return ""

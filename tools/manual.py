@@ -1,4 +1,4 @@
-"""Hooks of the manual's build: tutorials with what they print and draw, links, notebooks.
+"""Hooks of the manual's build: tables of figures, tutorials with what they print and draw, links.
 
 ``mkdocs build`` (``mkdocs.yml``) builds the manual into ``build/manual``.
 """
@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -17,12 +18,17 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 os.environ["MPLBACKEND"] = "Agg"
 
 import blocks
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before another package of the name
+from benchmarks import figures
 
 #: Pages whose blocks are run at the build.
 EXECUTED = ("start.md", "tutorials/")
 #: In a line of an output.
 MOST_LETTERS = 88
 NOTEBOOKS: dict[str, list[dict[str, Any]]] = {}
+RESULTS = figures.results()
 # Sphinx's roles in docstrings.
 ROLE = re.compile(
     r":(?:class|func|meth|mod|data|attr|exc):<code>~?(?:[\w.]*\.)?(\w+)(?: &lt;[^<]*)?</code>"
@@ -31,9 +37,17 @@ ROLE = re.compile(
 OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)]*)\)")
 
 
+def on_files(files: Any, config: Any) -> None:
+    """Add the result files, to which the tables link."""
+    for name in RESULTS:
+        source = str(figures.RESULTS / f"{name}.csv")
+        files.append(File.generated(config, f"results/{name}.csv", abs_src_path=source))
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Put what the blocks print and draw behind them, and name files outside of the manual."""
+    """Put in tables and what the blocks print and draw, and name files outside of the manual."""
     name = page.file.src_uri
+    markdown = figures.with_tables(markdown, RESULTS, os.path.relpath("results", Path(name).parent))
     if name.startswith(EXECUTED):
         markdown = _executed(markdown, name)
     known = {file.src_uri for file in files}

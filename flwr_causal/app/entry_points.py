@@ -1,4 +1,4 @@
-"""What other packages declare by entry points: methods, simulators, metrics and peers."""
+"""What other packages declare by entry points."""
 
 from __future__ import annotations
 
@@ -41,27 +41,6 @@ class Catalogue(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
-
-
-def with_declared(
-    own: Mapping[str, T], kind: str, of: Callable[[EntryPoint, Any], T] = lambda _, found: found
-) -> Catalogue[T]:
-    """Return this package's own functions of one kind by name, and those of other packages.
-
-    Parameters
-    ----------
-    own : mapping of str to object
-    kind : str
-        Such as "simulator", of the group ``flwr_causal.simulators``.
-    of : callable
-        Returns what the table has for an entry point and the function that it names.
-    """
-
-    def get(name: str) -> T:
-        check_own(name, kind, own)
-        return own[name] if name in own else of(*loaded(name, kind))
-
-    return Catalogue(own, kind, get)
 
 
 @cache

@@ -86,7 +86,7 @@ class RunRecord:
         (``fedcausal``), or the common graph but for what differs beyond chance (``moments``).
     heterogeneity : DataFrame or None
         One row for each party and edge, with ``local_graphs``; see
-        :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
+        :func:`flwr_causal.core.nonlinear.heterogeneity.edge_table`.
     targets : list of dict or None
         With the option ``unknown_targets``, one record for each party (or group) and variable that
         it acts on, the clearest first; see

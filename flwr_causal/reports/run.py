@@ -523,7 +523,7 @@ def _read_graphs(path: Path) -> dict[str, CausalGraph]:
 
 
 def _read_heterogeneity(path: Path) -> pd.DataFrame:
-    from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+    from flwr_causal.core.nonlinear.heterogeneity import COLUMNS
 
     table = _read_text(path)
     parsers: dict[type, Callable[[str], Any]] = {bool: "True".__eq__, float: float, str: str}

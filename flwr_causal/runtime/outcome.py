@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flwr.app import ArrayRecord
     from numpy.typing import NDArray
 
-    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Failure, Federation, Party
 

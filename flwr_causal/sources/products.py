@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
     from flwr_causal.data.check.agreement import Agreement
 
 #: Fewest effective rows, as of rows that each count once.

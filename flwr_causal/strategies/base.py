@@ -412,7 +412,7 @@ class CausalStrategy(FedAvg, Algorithm):
         By default these are the graphs that the options find faster, or runs of this method on the
         pooled rows, and on each party's rows.
 
-        None for time series, whose baselines are in ``simulations/scenarios/baselines.py``, and
+        None for time series, whose baselines are in ``benchmarks/baselines.py``, and
         with differential privacy, which the rows of all in one place ignore.
 
         Parameters

@@ -13,9 +13,9 @@ import numpy as np
 
 from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.fedcausal.evidence import fitted_noise
-from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
+from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.options import require
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import (

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.equivalence import member_of
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.local_graphs import (
@@ -19,6 +18,7 @@ from flwr_causal.core.interventions.local_graphs import (
 from flwr_causal.core.interventions.targets import own_mechanisms, told_directions
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights
+from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.series.design import (
     lagged_graph,
     lagged_names,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
+from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks, stacked_weights
 from flwr_causal.core.series.personalised import penalties
 from flwr_causal.doubts.graphs import doubts_of

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import figures
+
 ROOT = Path(__file__).parents[2]
+RESULTS = figures.results()
 PAGES = [
     *ROOT.glob("*.md"),
     *ROOT.glob("docs/**/*.md"),
@@ -18,8 +21,9 @@ GROUPS = {f"flwr_causal.{kind}" for kind in ("methods", "simulators", "metrics",
 
 
 def anchors(path):
-    """The anchors of a page's headings, as GitHub makes them."""
-    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)
+    """The anchors of a page's headings in the manual."""
+    text = figures.with_tables(path.read_text(encoding="utf-8"), RESULTS)
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
     heads = re.findall(r"^#+ (.*)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 

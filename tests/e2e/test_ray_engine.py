@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from federations import make_federation
 
+from benchmarks.reproduce import reproduce
 from flwr_causal.data.partition import hold_out, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import simulate
-from flwr_causal.simulations.scenarios.reproduce import reproduce
 
 pytestmark = [
     pytest.mark.ray,

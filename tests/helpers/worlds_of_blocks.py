@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from flwr_causal.simulations.scenarios.real_tables import mixed_table as mixed_table_of
+from benchmarks.real_tables import mixed_table as mixed_table_of
 
 
 def mixed_table(d, n, *, seed, edges_per_node=1.5, kinds=(0, 0, 2, 3, 4)):

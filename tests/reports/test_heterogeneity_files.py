@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal.core.fedcausal.heterogeneity import COLUMNS, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.nonlinear.heterogeneity import COLUMNS, OwnGraph, edge_table
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import MOST_PARTIES, describe_run
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from small_graphs import full_graph
 
@@ -86,8 +87,6 @@ class Page:
 
 
 def circuit_run():
-    import pandas as pd
-
     rng = np.random.default_rng(0)
     rows = [pd.DataFrame({"x": rng.normal(size=60), "c": rng.choice(["a", "b"], 60)})]
     return simulate("fedpc", rows, target="c")
@@ -265,6 +264,53 @@ def test_the_controls_change_the_picture(chromium, tmp_path):
             page.get_by_role("button", name=f"Save the picture as {kind}").click()
         saved = download.value.path().read_bytes()
         assert saved.startswith(b"<svg" if kind == "SVG" else b"\x89PNG")
+    opened.check_quiet()
+
+
+def test_plots_show_their_values_and_are_saved(chromium, tmp_path):
+    rows = pd.DataFrame({"x": [0.0, 1.0, 2.0, 5.0] * 20, "c": [*"aaab"] * 20})
+    run = simulate("describe", [rows, rows])
+    opened = Page(chromium, run.report(tmp_path / "page.html"))
+    opened.read()
+    plots = opened.page.locator("#description .plot", has=opened.page.locator("h3"))
+    states = plots.filter(has_text="c").locator("svg rect:has(title)")
+    assert states.locator("title").all_text_contents() == ["a: 120", "b: 40"]
+    high, low = (one.bounding_box()["height"] for one in states.all())
+    assert high == pytest.approx(3 * low, rel=0.02)
+    plots.first.locator("summary").click()
+    for kind in ("SVG", "PNG"):
+        with opened.page.expect_download() as download:
+            plots.first.get_by_role("button", name=f"Save the plot as {kind}").click()
+        saved = download.value.path().read_bytes()
+        assert saved.startswith(b"<svg" if kind == "SVG" else b"\x89PNG")
+    opened.check_quiet()
+
+
+DRAWN = """() => {
+  const page = (points, log) => plots.line(300, { points, log }, "exchange");
+  const marks = (svg) => [...svg.querySelectorAll("text")].map((one) => one.textContent);
+  const cells = plots.heat(600, {
+    unit: "weight", axes: ["cause", "effect"], names: ["a", "b"], cells: [[0, 1, -2], [1, 0, 1]],
+  });
+  return {
+    powers: marks(page([[1, 1e-3], [2, 1e-1], [3, 10]], true)),
+    numbers: marks(page([[1, 2], [2, 3]], false)),
+    one: marks(page([[1, 0]], false)).length,
+    colours: [...cells.querySelectorAll("rect:has(title)")].map((one) => one.getAttribute("fill")),
+    titles: [...cells.querySelectorAll("title")].map((one) => one.textContent),
+  };
+}"""
+
+
+def test_axes_and_colours_of_plots(chromium, tmp_path):
+    opened = Page(chromium, bare(full_graph()).report(tmp_path / "page.html"))
+    found = opened.page.evaluate(DRAWN)
+    assert found["powers"] == ["0.001", "0.01", "0.1", "1", "10", "exchange", "1", "2", "3"]
+    assert found["numbers"] == ["0", "1", "2", "3", "exchange", "1", "2"]
+    assert found["one"] > 1
+    # The largest value has the strong colour of its sign, a smaller one a paler colour.
+    assert found["colours"] == ["rgb(148,56,8)", "rgb(124,153,187)"]
+    assert found["titles"] == ["cause a, effect b: -2", "cause b, effect a: 1"]
     opened.check_quiet()
 
 

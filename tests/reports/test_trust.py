@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import wishart
 from typer.testing import CliRunner
 
+from benchmarks.differ import differing_parties
 from flwr_causal import Run, command_line, simulate
 from flwr_causal.core.graphs.doubt import DoubtfulEdge
 from flwr_causal.core.graphs.fit_check import FitCheck, PairTest
@@ -19,7 +20,6 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.summary import describe_run
 from flwr_causal.reports.trust import Trust
-from flwr_causal.simulations.scenarios.differ import differing_parties
 
 
 def fit_with(p_value=0.5, estimate=0.01, whole=0.5):

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from federations import disturbed, raising, spy
 
+from benchmarks.scores import measured
+from benchmarks.simulators import differing_series
+from benchmarks.world import LineResult
 from flwr_causal import ConfigError, FederationError, Run, simulate
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.synthetic.series import simulate_series
 from flwr_causal.protocol import records
-from flwr_causal.simulations.scenarios.scores import measured
-from flwr_causal.simulations.scenarios.simulators import differing_series
-from flwr_causal.simulations.scenarios.world import LineResult
 from flwr_causal.strategies import TwoDBN, run
 
 NAMES = tuple("abcd")

@@ -6,11 +6,11 @@ import pytest
 from federations import spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
+from benchmarks.hard import interventions
 from flwr_causal import ConfigError, Run, simulate
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.summary import describe_run
-from flwr_causal.simulations.scenarios.hard import interventions
 from flwr_causal.strategies import run as run_strategy
 from flwr_causal.strategies.moments import Moments
 

@@ -167,7 +167,8 @@ class Tuning(NamedTuple):
     relaxation: float
 
 
-# Found by benchmarks/tune_schedules.py; keys are numbers of rounds, without the refit's exchange.
+# Found by benchmarks/measure/tune_schedules.py; keys are numbers of rounds, without the exchange of
+# the refit.
 TUNED = {
     5: Tuning((0.36, 0.36), (8.3, 310.0), (0.035, 0.185), 0.73, 1.68),
     9: Tuning((0.434, 0.416), (6.8, 964.0), (0.059, 0.192), 0.74, 1.73),

@@ -2,8 +2,6 @@
 "use strict";
 
 const drawGraph = (() => {
-  const SVG = "http://www.w3.org/2000/svg";
-  const FONT = "14px system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
   const LETTERS = 32; // longer names are cut in the drawing
   const FEW_VARIABLES = 30; // so many are shown with or without edges
   const MANY_EDGES = 80; // from more edges the strongest are shown first
@@ -19,28 +17,7 @@ const drawGraph = (() => {
     missing: { colour: "#7a5200", dash: "2 4", sign: "?", words: "missing: in the truth only" },
   };
 
-  function element(name, attributes = {}, text = null) {
-    const made = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    if (text !== null) made.textContent = text;
-    return made;
-  }
-
-  function html(name, attributes = {}, ...children) {
-    const made = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (key in made && typeof value !== "string") made[key] = value;
-      else made.setAttribute(key, value);
-    }
-    made.append(...children);
-    return made;
-  }
-
-  const context = document.createElement("canvas").getContext("2d");
-  function widthOf(text) {
-    context.font = FONT;
-    return context.measureText(text).width;
-  }
+  const { element, html, widthOf } = drawing;
 
   const LOOP = 26; // the reach of an edge from a variable to itself
   const labelWidth = (text) => (text ? widthOf(text) * 0.82 + 6 : 0);
@@ -358,8 +335,8 @@ const drawGraph = (() => {
     button("−", "Zoom out", () => zoom(1.25));
     button("Fit", "Show the whole picture", () => fit());
     button("Reset", "Undo all choices", () => reset());
-    button("SVG", "Save the picture as SVG", () => save("svg"));
-    button("PNG", "Save the picture as PNG", () => save("png"));
+    button("SVG", "Save the picture as SVG", () => drawing.save(svg, box, "svg", "graph"));
+    button("PNG", "Save the picture as PNG", () => drawing.save(svg, box, "png", "graph"));
     controls.append(buttons);
     const initial = { ...state };
     function reset() {
@@ -508,7 +485,7 @@ const drawGraph = (() => {
       whole = { x: left, y: top, w: Math.max(60, ...xs) + 14 - left, h: Math.max(40, ...ys) + 14 - top };
       const scale = Math.min(1.25, width / whole.w);
       const height = Math.round(Math.min(Math.max(120, whole.h * scale), Math.max(320, 0.72 * innerHeight)));
-      const made = element("svg", { role: "group", "aria-label": `Graph of ${nodes.length} variables and ${edges.length} edges`, tabindex: "0", height, "font-family": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif" });
+      const made = element("svg", { role: "group", "aria-label": `Graph of ${nodes.length} variables and ${edges.length} edges`, tabindex: "0", height, "font-family": drawing.FAMILY });
       made.append(back, front);
       const focus = svg && svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
       if (svg) svg.replaceWith(made);
@@ -682,33 +659,6 @@ const drawGraph = (() => {
         else return;
         event.preventDefault();
       });
-    }
-
-    function save(kind) {
-      const copy = svg.cloneNode(true);
-      copy.setAttribute("xmlns", SVG);
-      copy.setAttribute("width", Math.round(box.w));
-      copy.setAttribute("height", Math.round(box.h));
-      copy.prepend(element("rect", { x: box.x, y: box.y, width: box.w, height: box.h, fill: "#fff" }));
-      const address = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
-      if (kind === "svg") return download(address, "graph.svg");
-      const image = new Image();
-      image.onload = () => {
-        const canvas = document.createElement("canvas");
-        const scale = Math.min(2, 8000 / Math.max(box.w, box.h));
-        canvas.width = box.w * scale;
-        canvas.height = box.h * scale;
-        canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-        download(canvas.toDataURL("image/png"), "graph.png");
-      };
-      image.src = address;
-      return undefined;
-    }
-    function download(address, name) {
-      const link = html("a", { href: address, download: name });
-      document.body.append(link);
-      link.click();
-      link.remove();
     }
 
     let known = 0;

@@ -5,14 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const main = document.getElementById("main");
   const SHOWN_ROWS = 200; // of a table, until all are wanted
-  const NAMES_ON_AXES = 40;
-
-  function html(name, attributes = {}, ...children) {
-    const made = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    made.append(...children);
-    return made;
-  }
+  const { html } = drawing;
 
   function shown(value) {
     if (value === null || value === undefined) return "–";
@@ -91,79 +84,30 @@
       return place;
     },
 
-    heat({ title, unit, axes, names, across, cells, share }) {
-      const columns = across || names;
-      const values = cells.map(([row, column, value]) => ({ row: names[row], column: columns[column], value }));
-      const extreme = Math.max(1e-12, ...cells.map((cell) => Math.abs(cell[2])));
-      const signed = cells.some((cell) => cell[2] < 0);
-      const few = Math.max(names.length, columns.length) <= NAMES_ON_AXES;
-      const axis = (name) => ({ title: name, labels: few, ticks: few, labelLimit: 130 });
-      const encoding = {
-        x: { field: "column", type: "nominal", scale: { domain: columns }, axis: { ...axis(axes[1]), labelAngle: -60 } },
-        y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(axes[0]) },
-        tooltip: [{ field: "row", title: axes[0] }, { field: "column", title: axes[1] }, { field: "value", title: unit, format: ".4~g" }],
-      };
-      const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, share ? 1 : extreme] };
-      const spec = (room) => {
-        const wide = Math.max(few ? 9 : 1, Math.min(30, (room - 190) / columns.length));
-        const high = Math.max(few ? 12 : 1, Math.min(22, 640 / names.length));
-        const legend = { title: unit, orient: room < 500 ? "bottom" : "right" };
-        const layer = [{ mark: { type: "rect", stroke: "#fff", strokeWidth: few ? 1 : 0 }, encoding: { color: { field: "value", type: "quantitative", scale, legend } } }];
-        if (wide >= 26) layer.push({ mark: { type: "text", fontSize: 8.5 }, encoding: { text: { field: "value", type: "quantitative", format: ".2~r" }, color: { condition: { test: `abs(datum.value) > ${0.6 * extreme}`, value: "#fff" }, value: "#1a202c" } } });
-        return { data: { values }, encoding, layer, width: { step: wide }, height: { step: high }, config: { view: { stroke: "#a0aec0" } } };
-      };
-      return html("figure", {}, html("figcaption", {}, title), plot(spec));
-    },
+    heat: (block) => figure(block.title, plot((room) => plots.heat(room, block))),
 
-    lines({ title, x, panels }) {
-      return grid(title, panels.map((panel) => plot((room) => ({
-        data: { values: panel.points.map(([at, value]) => ({ at, value })) },
-        mark: { type: "line", point: panel.points.length < 60, color: "#1d5fa8", tooltip: true },
-        encoding: {
-          x: { field: "at", type: "quantitative", title: x, axis: { tickMinStep: 1, format: "d", grid: false }, scale: { zero: false, nice: false } },
-          y: { field: "value", type: "quantitative", title: null, scale: panel.log ? { type: "log" } : { zero: true }, axis: { format: panel.log ? "~g" : Math.max(...panel.points.map((one) => one[1])) < 1e4 ? ",.3~r" : "~s", tickCount: 4 } },
-        },
-        width: beside(room), height: 110,
-      }), panel.name)));
-    },
+    lines: ({ title, x, panels }) => grid(title, panels.map((panel) => plot((room) => plots.line(room, panel, x), panel.name))),
 
-    shapes({ title, panels }) {
-      return grid(title, panels.map((panel) => {
-        if (panel.points) {
-          return plot((room) => ({
-            data: { values: panel.points.map(([at, density]) => ({ at, density })) },
-            mark: { type: "area", interpolate: panel.steps ? "step-after" : "linear", line: { color: "#1d5fa8" }, color: "#cfe0f3" },
-            encoding: { x: { field: "at", type: "quantitative", title: null, scale: { zero: false, nice: false }, axis: { tickCount: 4, format: ",.3~r" } }, y: { field: "density", type: "quantitative", title: "density", stack: null, axis: { tickCount: 3, format: ",.3~r" } } },
-            width: beside(room), height: 100,
-          }), panel.name);
-        }
-        const values = panel.bars.map(([label, value]) => ({ label, value }));
-        const across = { field: "label", type: "nominal", sort: null, title: null, axis: { labelLimit: 90, labelOverlap: true, labelAngle: panel.bars.length > 6 ? -60 : 0 } };
-        const up = { field: "value", type: "quantitative", title: panel.unit, axis: { tickCount: 3, format: ",.3~r" } };
-        return plot((room) => ({ data: { values }, mark: { type: "bar", color: "#1d5fa8", tooltip: true }, encoding: { x: across, y: up }, width: beside(room), height: 100 }), panel.name);
-      }));
-    },
+    shapes: ({ title, panels }) => grid(title, panels.map((panel) => plot((room) => panel.points ? plots.area(room, panel) : plots.bars(room, panel), panel.name))),
   };
 
-  // The width of a plot beside its axis and its menu.
-  const beside = (room) => Math.max(90, Math.min(260, room - 80));
-
-  function grid(title, panels) {
-    return html("figure", {}, html("figcaption", {}, title), html("div", { class: "panels" }, ...panels));
-  }
+  const figure = (title, ...children) => html("figure", {}, html("figcaption", {}, title), ...children);
+  const grid = (title, panels) => figure(title, html("div", { class: "panels" }, ...panels));
 
   // Plots are drawn when they come near the window, and all of them before printing.
   const waiting = new Map();
   function show(place) {
-    if (!waiting.has(place)) return Promise.resolve();
-    const spec = waiting.get(place)(place.clientWidth);
+    if (!waiting.has(place)) return;
+    const drawn = waiting.get(place)(place.clientWidth);
     waiting.delete(place);
     watcher.unobserve(place);
-    const room = html("div");
-    place.append(room);
-    const actions = { export: { svg: true, png: true }, source: false, compiled: false, editor: false };
-    const config = { font: "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif", axis: { labelColor: "#1a202c", titleColor: "#1a202c" }, legend: { labelColor: "#1a202c", titleColor: "#1a202c" }, ...spec.config };
-    return vegaEmbed(room, { ...spec, background: "#fff", config }, { mode: "vega-lite", renderer: "svg", actions, downloadFileName: "plot" });
+    const box = { x: 0, y: 0, w: Number(drawn.getAttribute("width")), h: Number(drawn.getAttribute("height")) };
+    const buttons = ["SVG", "PNG"].map((kind) => {
+      const made = html("button", { type: "button", "aria-label": `Save the plot as ${kind}` }, kind);
+      made.addEventListener("click", () => drawing.save(drawn, box, kind.toLowerCase(), "plot"));
+      return made;
+    });
+    place.append(html("details", { class: "save" }, html("summary", { "aria-label": "Save the plot" }, "⋯"), ...buttons), drawn);
   }
   const watcher = new IntersectionObserver((entries) => {
     entries.filter((entry) => entry.isIntersecting).forEach((entry) => show(entry.target));

@@ -15,8 +15,9 @@ from flwr_causal.core.files import new_directory, write
 from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.run_directory import check_page
 
-LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js", "dagre.min.js")
-_TEMPLATE, _STYLE, _SCRIPTS = "page.html", "page.css", ("graph.js", "page.js")
+LIBRARIES = ("dagre.min.js",)
+_SCRIPTS = ("drawing.js", "graph.js", "plots.js", "page.js")
+_TEMPLATE, _STYLE = "page.html", "page.css"
 
 
 def write_page(payload: dict[str, Any], path: str | Path) -> Path:
@@ -51,9 +52,8 @@ def rendered(payload: dict[str, Any]) -> str:
     scripts = [_asset(f"libraries/{name}") for name in LIBRARIES]
     scripts += [_asset(name) for name in _SCRIPTS]
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
-    # Vega makes functions of its own expressions, which is what 'unsafe-eval' allows.
     policy = (
-        f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     parts = {

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.kept import kept_mechanisms
 from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.interventions.targets import find_targets, told_directions
+from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.sources.by_party import LEAST_PARTS
 from flwr_causal.strategies.local_graphs import local_graphs

@@ -6,17 +6,11 @@ from mixed_parties import CHAIN, differing_parties, mixed_parties, no_knowledge
 
 from flwr_causal.core.fedcausal.evidence import evidence_problem, log_evidence
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
-from flwr_causal.core.fedcausal.heterogeneity import (
-    COLUMNS,
-    STEPS,
-    OwnGraph,
-    edge_table,
-    own_graph,
-    support,
-)
+from flwr_causal.core.fedcausal.own_graph import STEPS, own_graph, support
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.nonlinear.basis import partial_shares
+from flwr_causal.core.nonlinear.heterogeneity import COLUMNS, OwnGraph, edge_table
 
 NAMES = tuple(f"x{i}" for i in range(5))
 

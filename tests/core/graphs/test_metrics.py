@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, dags, matrix
 
+from benchmarks.intervention_distance import sid
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.intervention_distance import sid
 from flwr_causal.core.graphs.metrics import (
     auroc,
     compare,

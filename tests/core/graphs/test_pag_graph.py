@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.intervention_distance import sid, sid_bounds
 from flwr_causal import CausalGraph, ConfigError, DataError
 from flwr_causal.core.graphs.doubt import doubtful_edges
-from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare, structural_hamming_distance
 from flwr_causal.reports.edges import describe_graph

@@ -1,0 +1,247 @@
+"""The tables of figures on the pages of the manual, from the result files of benchmarks/results.
+
+A page has lines that stand for tables, which the manual's build puts there (tools/manual.py):
+``<!-- results PATTERN ... -->`` for the results whose names fit one of the patterns, ``<!-- table
+NAME -->`` for a table without its title and its text, ``<!-- worlds PATTERN ... -->`` for one that
+shows where each method breaks, and ``<!-- paper NAME -->`` for the figures and tables of a paper,
+as results/papers.toml lists them.
+"""
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import scenario
+from benchmarks.results import FigureTable, read
+from benchmarks.tables import MetricTable
+from flwr_causal.errors import DataError
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS = ROOT / "benchmarks" / "results"
+PAPERS = RESULTS / "papers.toml"
+MARK = re.compile(r"^<!-- (results|table|worlds|paper) ([^>]+) -->$", re.M)
+# The methods in the table of worlds; of those that return an equivalence class the errors of that.
+OWN = {
+    "moments": "shd",
+    "moments, class": "cpdag_shd",
+    "moments, GES": "cpdag_shd",
+    "moments, states as 0 and 1": "cpdag_shd",
+    "NOTEARS-ADMM": "shd",
+    "fedcausal": "shd",
+    "lingam": "shd",
+    "sort-by-variance": "shd",
+}
+#: Columns of the table of worlds that hold several lines.
+SAME = {"moments, states as 0 and 1": "moments, class"}
+#: More errors for each variable than this are a failure.
+BREAKS = 0.5
+WORST = 3
+#: The line of what the programs of the papers' authors found.
+PROGRAM = "authors' program"
+
+
+def results(folder: Path = RESULTS) -> dict[str, FigureTable]:
+    """Return the results by name."""
+    found = {path.stem: read(path) for path in sorted(folder.glob("*.csv"))}
+    for name, result in found.items():
+        if name != result.name:
+            raise ValueError(f"{name}.csv says that its name is '{result.name}': rename the file")
+    return found
+
+
+def fitting(patterns: str, names: Iterable[str]) -> list[str]:
+    """Return the names that fit patterns, in the order of the patterns."""
+    found = [name for pattern in patterns.split() for name in fnmatch.filter(names, pattern)]
+    return list(dict.fromkeys(found))
+
+
+def section(result: FigureTable) -> str:
+    """Return a result with its title and its text."""
+    head = result.head
+    paper = (
+        f"After {head['paper']}; the paper's own figures in brackets." if "paper" in head else ""
+    )
+    texts = [f"### {head['title']}", paper, *result.notes, result.markdown(), *result.remarks]
+    return "\n\n".join(filter(None, texts))
+
+
+def source(result: FigureTable, folder: str) -> str:
+    """Return how a result was made, with a link to its file in a folder."""
+    head = result.head
+    return (
+        f"<small>`{head['command']}`; {head['date']}; {head['machine']}; "
+        f"{head['versions']}; {head['seeds']}. [File]({folder}/{result.name}.csv)</small>"
+    )
+
+
+def errors_of(shown: list[FigureTable]) -> dict[str, dict[str, float]]:
+    """Return the errors for each variable, by world and method; means over the sizes."""
+    found: dict[str, dict[str, float]] = {}
+    for result in shown:
+        rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        kept = [row for row in rows if row["line"] in OWN and row[OWN[row["line"]]]]
+        each: dict[tuple[str, str], list[float]] = {}
+        for row in kept:
+            world = row.get("kind") or row.get("mechanisms")
+            world = world or f"interventions, known: {row['known']}"
+            errors = float(row[OWN[row["line"]]]) / float(row["num_variables"])
+            each.setdefault((world, SAME.get(row["line"], row["line"])), []).append(errors)
+        for (world, line), values in each.items():
+            found.setdefault(world, {})[line] = sum(values) / len(values)
+    return found
+
+
+def worlds(shown: list[FigureTable]) -> str:
+    """Return the table of `errors_of`, failures in bold, and the worst of them."""
+    found = errors_of(shown)
+    lines = [line for line in OWN if any(line in errors for errors in found.values())]
+    table = [("world", *lines), ("---",) * (len(lines) + 1)]
+    for world, errors in found.items():
+        cells = (errors.get(line) for line in lines)
+        texts = ("" if e is None else f"**{e:.2f}**" if e > BREAKS else f"{e:.2f}" for e in cells)
+        table.append((world, *texts))
+    own = [
+        (value, line, world)
+        for world, errors in found.items()
+        for line, value in errors.items()
+        if not line.startswith("sort-")
+    ]
+    last = reversed(sorted(own)[-WORST:])
+    worst = "; ".join(f"{line} with {world} ({value:.1f})" for value, line, world in last)
+    rows = "\n".join("| " + " | ".join(row) + " |" for row in table)
+    return f"{rows}\n\nThe worst of our own: {worst}."
+
+
+def experiments() -> dict[str, list[dict[str, Any]]]:
+    """Return what the papers show, by paper: an entry a figure or table, or a part of one."""
+    found: dict[str, list[dict[str, Any]]] = tomllib.loads(PAPERS.read_text(encoding="utf-8"))
+    return found
+
+
+def paper_table(entries: list[dict[str, Any]], found: Mapping[str, FigureTable]) -> str:
+    """Return the table of a paper: what it shows, and what was measured here."""
+    head = (
+        "in the paper", "measure", "command", "runs", "the paper",
+        "the paper's algorithm", "ours by default", "remark",
+    )  # fmt: skip
+    rows = [head, ("---",) * len(head), *(_experiment(entry, found) for entry in entries)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tuple[str, ...]:
+    remark, paper = entry.get("remark", ""), entry.get("paper", "")
+    if "scenario" not in entry:
+        return (entry["of"], "", "", "", paper, "", "", remark)
+    name, metric = entry["scenario"], entry["metric"]
+    command = f"flwr-causal reproduce {name}"
+    every: list[MetricTable] = []
+    if name in found:
+        # All lines that a point of the page compares, also those of an earlier sweep.
+        command = found[name].head["command"].partition(" --methods")[0]
+        every = found[name].metric_tables()
+    tables = [one for one in every if one.metric == metric]
+    lines = [entry[key] for key in ("algorithm", "default") if key in entry]
+    measured = [_measured(tables, line, entry) for line in lines]
+    counts = sorted({count for _, some in measured for count in some})
+    theirs = [_stated(entry, lines[0]) or paper]
+    program = entry.get("program", PROGRAM)
+    if (len(lines) > 1 or "program" in entry) and (found_by_it := _stated(entry, program)):
+        theirs.append(f"{program}: {found_by_it}")
+    cells = [
+        # A line that ran may not have this metric.
+        text or ("none" if _measured(every, line, entry)[0] else "not run yet")
+        for line, (text, _) in zip(lines, measured, strict=True)
+    ]
+    return (
+        entry["of"],
+        f"`{metric}`" + (f" by `{entry['axis']}`" if "axis" in entry else ""),
+        f"`{command}`",
+        " to ".join(map(str, dict.fromkeys((*counts[:1], *counts[-1:])))),
+        "; ".join(filter(None, theirs)),
+        *[*cells, ""][:2],
+        remark,
+    )
+
+
+def _here(point: Mapping[str, Any], entry: dict[str, Any]) -> bool:
+    """Return whether an entry is of a point; result files hold coordinates as text."""
+    at = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in entry.get("at", {}).items()
+    }
+    return all(str(point.get(key)) in map(str, values) for key, values in at.items())
+
+
+def _listed(values: Iterable[tuple[Mapping[str, Any], str]], entry: dict[str, Any]) -> str:
+    """Return texts behind their coordinates; coordinates without a text are left out."""
+    axis = entry.get("axis")
+    texts = [(f"{point[axis]}: " if axis else "") + text for point, text in values if text]
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _measured(tables: list[MetricTable], line: str, entry: dict[str, Any]) -> tuple[str, list[int]]:
+    """Return a line's means and errors at an entry's points, and the numbers of runs."""
+    rows = [
+        (point, entries[table.lines.index(line)])
+        for table in tables
+        if line in table.lines
+        for point, entries in table.rows
+        if _here(point, entry)
+    ]
+    # The number of runs has a column of its own.
+    texts = [
+        (point, one._replace(paper=None).text("").replace(f" [n={one.runs}]", ""))
+        for point, one in rows
+    ]
+    return _listed(texts, entry), [one.runs for _, one in rows if one.runs]
+
+
+def _stated(entry: dict[str, Any], line: str) -> str:
+    """Return the paper's figures of a line at an entry's points."""
+    one = scenario.find(entry["scenario"])
+    values = ((point, one.figure(line, point, entry["metric"])) for point in one.grid)
+    texts = [(p, "" if v is None else f"{v:g}") for p, v in values if _here(p, entry)]
+    return _listed(texts, entry)
+
+
+def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "results") -> str:
+    """Return the text of a page with its tables, which link to the files in a folder.
+
+    Raises
+    ------
+    DataError
+        If no result fits a pattern, or papers.toml does not have the paper.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        kind, names = match.groups()
+        if kind == "paper":
+            if names not in experiments():
+                raise DataError(f"'{match[0]}': papers.toml has no '{names}'")
+            return paper_table(experiments()[names], found)
+        if absent := [name for name in names.split() if not fitting(name, found)]:
+            raise DataError(f"'{match[0]}': no file of benchmarks/results fits {absent[0]}")
+        shown = [found[name] for name in fitting(names, found)]
+        if kind == "worlds":
+            return worlds(shown)
+        texts = (one.markdown() if kind == "table" else section(one) for one in shown)
+        sources = (source(one, folder) for one in shown)
+        return "\n\n".join(f"{text}\n\n{made}" for text, made in zip(texts, sources, strict=True))
+
+    return MARK.sub(table, page)
+
+
+def not_shown(found: Iterable[str]) -> list[str]:
+    """Return the results that no page shows."""
+    pages = [path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))]
+    marks = [match for text in pages for match in MARK.finditer(text)]
+    shown = [
+        fitting(names, found)
+        for kind, names in (mark.groups() for mark in marks)
+        if kind in ("results", "table")
+    ]
+    return [name for name in found if not any(name in some for some in shown)]

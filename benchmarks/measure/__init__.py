@@ -1,0 +1,1 @@
+"""Measurements of time, memory, traffic and calibration."""

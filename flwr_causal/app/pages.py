@@ -24,6 +24,7 @@ from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.core.documented import meaning
 from flwr_causal.core.options import option_types
+from flwr_causal.data.check.checks import RULES as OF_CHECKS
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.rules import table_of
 from flwr_causal.doubts import graphs, runs
@@ -45,7 +46,7 @@ FEDPC = "docs/fedpc.md"
 NAMES = "flwr_causal/party/options.py"
 #: The page of warnings, and what its tables hold.
 WARNINGS = "docs/warnings.md"
-NOTICES = {"before": (*OF_TABLES, *runs.BEFORE), "after": (*graphs.RULES, *runs.AFTER)}
+NOTICES = {"before": (*OF_TABLES, *OF_CHECKS, *runs.BEFORE), "after": (*graphs.RULES, *runs.AFTER)}
 TABLE = "[tool.flwr.app.config]"
 # A line of the table with a comment behind its value.
 COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")

@@ -151,6 +151,7 @@ class SeriesClient(LinearClient):
             sums="sums" in self.contract.reports,
             relations="relations" in self.contract.reports,
             by=self.centering,
+            tells_levels=self.options.center == "auto" and not self.options.levels,
         )
 
     def count_rows(self) -> int:

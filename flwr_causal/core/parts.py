@@ -227,11 +227,6 @@ def _misfit(
     return Misfit(name, getattr(options, name), instead, parts[0].text)
 
 
-def owners_of(kind: type) -> Mapping[str, tuple[type[Part], ...]]:
-    """Return the parts to which the options of a class belong, by option."""
-    return _about(kind).owners
-
-
 class _About(NamedTuple):
     """What the fields of a class of options say.
 

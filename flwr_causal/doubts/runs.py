@@ -9,19 +9,6 @@ from flwr_causal.data.check.rules import Notice
 
 BEFORE: tuple[Notice, ...] = (
     Notice(
-        "column ... varies, but has one value only at ...",
-        "Constant at some parties: see the table's checks in the log",
-    ),
-    Notice(
-        "... between parties, with one state only at some of them",
-        "The same of categories: one sex only at a party, say. Columns and parties are named",
-    ),
-    Notice(
-        "... have missing or infinite values and are not used",
-        'With `missing_values="drop"`',
-        "Fill them in",
-    ),
-    Notice(
         "Whether a cell is missing depends on seen columns",
         'With `missing_values="em"`: the mean of a column differs between rows that have '
         "another one and rows that lack it",

@@ -934,11 +934,6 @@ RULES: tuple[Notice, ...] = (
             if found
         ],
     ),
-    Notice(
-        "... columns that look like identifiers are left out, and only the node's log names them",
-        "Columns of a real node that [look like identifiers](policy.md)",
-        "Nothing; a column that is none is listed in `columns.identifiers` of the party's policy",
-    ),
     Rule(
         "Some columns seem to number the rows or to identify them: {listed}. Such a column is no "
         "measurement, and its edges mean nothing. Leave it out, or name it in the option for its "

@@ -191,6 +191,11 @@ class FedCausalOptions(
     acted: ClassVar[type[Acted]] = ActedParties
 
     @property
+    def weighs_in_units(self) -> bool:
+        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
+        return self.model == "linear"
+
+    @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose, also the model, evidence and graphs of parties."""
         found = [*super().parts, GroupLasso if self.model == "group" else AveragedModel]

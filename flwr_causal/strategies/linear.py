@@ -224,7 +224,7 @@ class LinearOptions(CausalOptions):
     @property
     def weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
-        return getattr(self, "model", "linear") == "linear"
+        return True
 
     @property
     def expected(self) -> Expected:

@@ -88,6 +88,11 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
     inner_steps: int = 20
 
     @property
+    def weighs_in_units(self) -> bool:
+        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
+        return self.model == "linear"
+
+    @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose, also perceptrons."""
         return (*super().parts, PerceptronOptions) if self.model == "mlp" else super().parts

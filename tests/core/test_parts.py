@@ -9,10 +9,10 @@ from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import (
     WORDS,
     Part,
+    _about,
     all_but,
     check_parts,
     option,
-    owners_of,
     unmet,
     words,
 )
@@ -159,7 +159,7 @@ def test_needs_hold_where_a_subclass_has_another_default():
 
 def test_an_option_of_any_name_is_an_option():
     # "text" is what a part says of itself; of a method's options it is an option.
-    assert owners_of(Others) == {"least": (Search,), "width": (Wide,)}
+    assert _about(Others).owners == {"least": (Search,), "width": (Wide,)}
     check_parts(Others(text="a"), ())
 
 

@@ -10,7 +10,7 @@ from sweeps import sweep
 from flwr_causal import ConfigError
 from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.options import option_types
-from flwr_causal.core.parts import owners_of
+from flwr_causal.core.parts import _about
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
 from flwr_causal.testing.subject import Subject
@@ -235,7 +235,7 @@ def test_every_option_is_walked_or_has_a_reason():
 
 def test_an_option_belongs_to_one_part_at_most():
     for method in METHODS:
-        owners = owners_of(find(method).strategy.options_type)
+        owners = _about(find(method).strategy.options_type).owners
         assert {name: len(parts) for name, parts in owners.items()} == dict.fromkeys(owners, 1)
 
 

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# Variances below this share of that of all rows are rounding.
-VARIES = 1e-12
+# Eigenvalues of residual covariances in units of about 1 are at least this: less is rounding.
+LEAST_EIGENVALUE = 1e-12
 # Pairs of a party and a variable join the targets together with the one of the largest gain if they
 # gain at least this share of it. Fewer searches for the graph are needed then.
 WITH_BEST = 0.5
@@ -565,5 +565,5 @@ def log_covariance(scatter: FloatArray, free: FloatArray) -> FloatArray:
 
 def _log_det(scatter: FloatArray) -> FloatArray:
     """Return log determinants of matrices in units of about 1, (K,)."""
-    values = np.maximum(np.linalg.eigvalsh(scatter), VARIES)
+    values = np.maximum(np.linalg.eigvalsh(scatter), LEAST_EIGENVALUE)
     return np.asarray(np.log(values).sum(axis=1))

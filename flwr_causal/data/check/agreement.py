@@ -14,18 +14,18 @@ import numpy as np
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.core.discrete.discrete import labels_of
 from flwr_causal.data.check.checks import (
+    CONSTANT,
     GAPS,
     MISSING,
-    NAMES_ROWS,
-    NOT_CONSTANT,
+    NAMING,
+    REPEATED,
     UNSHARED_COLUMNS,
+    Constancy,
     Findings,
     TableProblem,
     assumed,
-    check_repetition,
     columns_of,
     examine,
-    excluded,
     have_states,
     in_words,
     is_left_open,
@@ -268,18 +268,18 @@ def with_total(
     constant = [name for name, one in zip(agreement.names, variance, strict=True) if one <= 0]
     if policy.constant_columns == "keep":
         constant = []
-    found = Findings()
+    found = Findings(policy)
     for name, kind, states in zip(agreement.names, agreement.kinds, named, strict=True):
         numeric = kind == "numeric"
-        check_repetition(name, len(states), total.rows, policy, found, numeric=numeric)
+        found.look((REPEATED,), name=name, states=states, rows=total.rows, numeric=numeric)
     kept = np.array([name not in constant for name in agreement.names])
-    if policy.constant_columns == "fail" or not kept.any():
-        remedy = "remove it, or leave such columns out with constant_columns='drop'"
-        for name in constant:
-            found.add(None, name, "constant, one value in all rows", remedy, settings=NOT_CONSTANT)
+    if not kept.any():
+        # One that is left out would leave nothing.
+        found.policy = replace(policy, constant_columns="fail")
+    for name in constant:
+        found.look((CONSTANT,), name=name, constancy=Constancy("one"))
     if found.problems:
         raise _refusal(found.problems, policy, accepts, left_open)
-    why = "constant over all parties"
     return replace(
         agreement,
         names=_kept(agreement.names, kept),
@@ -290,10 +290,10 @@ def with_total(
         whole=tuple(name for name in agreement.whole if name not in constant),
         mean=mean[kept],
         variance=variance[kept],
-        dropped={**agreement.dropped, **dict.fromkeys(constant, why)},
+        dropped={**agreement.dropped, **found.dropped},
         warnings=(
             *agreement.warnings,
-            *not_used_in_words(dict.fromkeys(constant, why)),
+            *not_used_in_words(found.dropped),
         ),
         total=total.rows,
     )
@@ -462,10 +462,8 @@ def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _:
     DataError
         Unless the method cannot leave them out.
     """
-    found = Findings()
-    for name in names:
-        remedy = "leave it out, or name it in the option for its role"
-        found.add(None, name, NAMES_ROWS, remedy, settings=excluded(name))
+    found = Findings(policy)
+    found.look((NAMING,), naming=names)
     problems = [one for one in found.problems if one.settings]
     error = _refusal(problems, policy, accepts, ("exclude",))
     if error.assumed:

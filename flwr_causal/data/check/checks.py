@@ -1,4 +1,8 @@
-"""The checks on all parties' reports: rows, names, types, values, states, constants and copies."""
+"""The checks on all parties' reports: rules of what makes tables unusable, and what is unusual.
+
+A problem is a rule with a remedy and the options that solve it; :func:`examine` applies the rules
+to the reports of all parties, and then to each column.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ import unicodedata
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
+from flwr_causal.data.check.rules import Notice, Rule, found_by, listed
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.texts import are_whole_codes
 from flwr_causal.errors import DataError, IncompleteError
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import ColumnReport, TableReport
+    from flwr_causal.data.check.rules import Fields
 
 
 #: By option, values under which something is no problem, the best first.
@@ -119,12 +125,54 @@ class TableProblem(NamedTuple):
     assumable: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class Problem(Rule):
+    """A rule for what makes tables unusable.
+
+    What it finds has the fields of its words and its remedy, and may have those of
+    :class:`TableProblem`: ``party``, ``name`` (by default the fact of this name), ``amount``,
+    ``settings`` and ``assumable``.
+
+    Parameters
+    ----------
+    settings : mapping of str to tuple, default {}
+        The options that solve it, where what is found does not say it.
+    option : str, default ""
+        The option of the policy that decides: "fail" makes it a problem, "drop" leaves the column
+        out, "keep" does nothing.
+    why : str, default ""
+        Why a column is left out.
+    """
+
+    settings: Settings = field(default_factory=dict)
+    option: str = ""
+    why: str = ""
+
+    def choice(self, policy: Policy) -> str:
+        """Return what the policy says to do about it."""
+        return getattr(policy, self.option) if self.option else "fail"
+
+    def problem(self, fields: Mapping[str, Any]) -> TableProblem:
+        """Return the problem of what is found."""
+        return TableProblem(
+            fields.get("party"),
+            fields["name"],
+            self.words.format(**fields),
+            self.remedy.format(**fields),
+            fields.get("amount"),
+            fields.get("settings", self.settings),
+            fields.get("assumable", True),
+        )
+
+
 @dataclass
 class Findings:
     """The results of the checks so far.
 
     Parameters
     ----------
+    policy : Policy
+        What to do about imperfections.
     problems : list of TableProblem
     warnings : list of str
         What is unusual but allowed.
@@ -138,6 +186,7 @@ class Findings:
         The agreed columns; meaningful if there are no problems.
     """
 
+    policy: Policy
     problems: list[TableProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
@@ -145,20 +194,21 @@ class Findings:
     continuous: dict[str, bool] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
-    def add(
-        self,
-        party: str | None,
-        name: str | None,
-        problem: str,
-        remedy: str,
-        amount: int | None = None,
-        settings: Settings = NO_OPTION,
-        *,
-        assumable: bool = True,
-    ) -> None:
-        """Add a problem of a column at one party, or at all of them together (None)."""
-        one = TableProblem(party, name, problem, remedy, amount, settings, assumable)
-        self.problems.append(one)
+    def look(self, rules: Iterable[Notice], **facts: Any) -> None:
+        """Add what rules find whose facts are known."""
+        asked = [
+            one
+            for one in rules
+            if not isinstance(one, Problem) or one.choice(self.policy) != "keep"
+        ]
+        for rule, fields in found_by(asked, {"policy": self.policy, **facts}):
+            one = {"name": facts.get("name"), **fields}
+            if not isinstance(rule, Problem):
+                self.warnings.append(rule.words.format(**one))
+            elif rule.choice(self.policy) == "drop":
+                self.dropped[one["name"]] = rule.why.format(**one)
+            else:
+                self.problems.append(rule.problem(one))
 
 
 def in_words(problems: Sequence[TableProblem]) -> list[str]:
@@ -323,54 +373,75 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     -------
     Findings
     """
-    found = Findings()
-    columns = columns_of(reports)
-    has_states = have_states(reports)
-    _check_rows(reports, policy, found)
-    found.warnings += [
-        f"party {p!r}: {note}" for p, report in reports.items() for note in report.notes
-    ]
-    if hiding := [party for party, report in reports.items() if report.leaves_out]:
-        found.warnings.append(
-            f"{some_parties(hiding)}: columns that look like identifiers are left out, and only "
-            "the node's log names them. identifiers='fail' refuses such tables."
-        )
-    _check_levels(reports, found)
-    _check_duplicate_names(reports, found)
+    found, columns, has_states = Findings(policy), columns_of(reports), have_states(reports)
     lacked = {} if policy.unshared_columns == "keep" else unshared(reports)
-    _check_shared(reports, columns, lacked, policy, found)
-    shared = {name: holders for name, holders in columns.items() if name not in lacked}
+    if policy.unshared_columns == "drop":
+        found.dropped |= lacked
+    found.look((*OF_ROWS, *OF_TABLES), reports=reports)
+    if lacked and policy.unshared_columns == "fail":
+        found.look(OF_LACKED, reports=reports, columns=columns, lacked=lacked)
     # Columns that some parties lack are checked too: one error lists all problems.
     for name, holders in columns.items():
+        filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
+        facts = {"name": name, "holders": holders, "filled": filled, "reports": reports}
+        texts = [party for party, column in filled.items() if not column.is_number]
+        if texts and name not in found.dropped:
+            numbers = [party for party in filled if party not in texts]
+            codes = policy.text_columns == "keep" and _are_codes(filled)
+            rules = (MIXTURE,) if numbers and not codes else OF_TEXTS
+            found.look(rules, texts=texts, numbers=numbers, **facts)
         if name not in found.dropped:
-            filled = {
-                party: column
-                for party, column in holders.items()
-                if not reports[party].is_empty(column)
-            }
-            _check_kinds(name, filled, reports, policy, found)
-        if name not in found.dropped:
-            _check_values(name, holders, reports, policy, found)
+            found.look(OF_VALUES, **facts)
         if has_states and name in policy.added:
-            _check_parties(name, holders, policy, found)
+            names = sorted_states(state for column in holders.values() for state in column.states)
+            found.states[name] = names
+            found.look((PARTIES,), name=name, names=names)
         elif has_states and name not in found.dropped:
-            _check_states(name, holders, reports, policy, found)
-        elif name in shared and name not in found.dropped:
-            _check_constant(name, holders, reports, policy, found)
-    _check_copies(reports, shared, policy, found)
+            _find_states(facts, found)
+        elif name not in lacked and name not in found.dropped:
+            found.look(OF_CONSTANTS, constancy=_constancy(holders, reports, policy), **facts)
+    shared = {name: holders for name, holders in columns.items() if name not in lacked}
+    found.look((COPIES,), reports=reports, shared=shared, dropped=found.dropped)
     found.names = tuple(name for name in shared if name not in found.dropped)
     if has_states:
-        used = {
-            name: found.states[name]
-            for name in found.names
-            if name in found.states and name not in policy.added
-        }
-        _warn_of_single_states(columns, used, found)
+        used = {k: found.states[k] for k in found.names if k in {*found.states} - {*policy.added}}
+        lone, apart, at_some = _single_states(columns, used)
+        found.look(OF_STATES, lone=lone, apart=apart, at_some=at_some)
     if not found.names and not found.problems:
-        dropped = "; ".join(f"{name!r} is {why}" for name, why in found.dropped.items())
-        remedy = "give the parties columns of the same names with numbers in them"
-        found.add(None, None, f"no column is left to train on: {dropped}", remedy)
+        found.look((NOTHING,), dropped=found.dropped)
     return found
+
+
+def _find_states(facts: Mapping[str, Any], found: Findings) -> None:
+    """Unite the parties' states of a column, or find why they are no states.
+
+    Parameters
+    ----------
+    facts : mapping of str to object
+        Of a column that is not dropped so far.
+    found : Findings
+        Gets the states, or the column among the continuous ones, or a problem.
+    """
+    name, filled, policy = facts["name"], facts["filled"], found.policy
+    if name in policy.number_names and not all(column.is_number for column in filled.values()):
+        return  # found before
+    states = _states_of(filled, policy)
+    if states.are == "empty" and policy.has_blocks and policy.constant_columns == "keep":
+        # Its parties lack columns of which they may tell nothing.
+        found.dropped[name] = "no value at any party, or too few to be told"
+        return
+    if states.are == "intervals":
+        found.continuous[name] = all(column.whole for column in filled.values())
+        if policy.number_states:
+            # Numbers whose values are not named may be one number at all parties.
+            constancy = _constancy(facts["holders"], facts["reports"], policy)
+            found.look(OF_CONSTANTS, constancy=constancy, **facts)
+        return
+    if states.are == "states":
+        found.states[name] = policy.in_order(name, states.names)
+        rows = sum(report.rows for report in facts["reports"].values())
+        found.look((REPEATED,), name=name, states=states.names, rows=rows, numeric=states.numeric)
+    found.look(OF_STATES_OF_A_COLUMN, of=states, **facts)
 
 
 def check_own(party: str, report: TableReport, policy: Policy) -> None:
@@ -385,11 +456,11 @@ def check_own(party: str, report: TableReport, policy: Policy) -> None:
     report : TableReport
     policy : Policy
     """
-    found = Findings()
-    _check_rows({party: report}, policy, found)
+    found, reports = Findings(policy), {party: report}
+    found.look(OF_ROWS, reports=reports)
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
-            _check_values(column.name, {party: column}, {party: report}, policy, found)
+            found.look(OF_VALUES, name=column.name, holders={party: column}, reports=reports)
     # The report has the numbers of infinite values.
     problems = [one for one in found.problems if one.text != INFINITE]
     if problems:
@@ -436,88 +507,65 @@ def some_parties(parties: Iterable[str]) -> str:
     return f"{'party' if len(listed) == 1 else 'parties'} {some(listed, NAMED_PARTIES)}"
 
 
-def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
-    """Find the parties with too few rows."""
+# What rules find.
+
+
+def _few_rows(reports: Mapping[str, TableReport], policy: Policy, *, dropped: bool) -> Fields:
+    """Find the parties with too few rows, of whose tables rows were dropped, or none."""
     needed = f"at least {policy.min_rows} {'is' if policy.min_rows == 1 else 'are'} needed"
     for party, report in reports.items():
-        count = f"{report.rows} row{'s' * (report.rows != 1)}"
-        if report.dropped_rows:
-            incomplete = f"{report.dropped_rows} of {report.rows + report.dropped_rows} rows"
-            found.warnings.append(
-                f"party {party!r}: {incomplete} have missing or infinite values and are not used"
-            )
-        if report.rows >= policy.min_rows or report.withheld:
+        few = report.rows < policy.min_rows and not report.withheld
+        if not few or dropped != bool(report.dropped_rows):
             continue
-        if report.dropped_rows:
+        found: dict[str, Any] = {"party": party, "needed": needed}
+        found["count"] = f"{report.rows} row{'s' * (report.rows != 1)}"
+        if dropped:
             worst = max(report.columns, key=lambda column: column.missing + column.infinite)
-            found.add(
-                party,
-                worst.name,
-                f"{count} left after dropping {incomplete} with missing or infinite values, "
-                f"{worst.missing + worst.infinite} of them in this column",
-                f"{needed}: fill values in, or remove the column",
-                settings={"missing_values": ("em", "keep")},
-            )
-        else:
-            remedy = f"{needed}: add rows, or leave this party out"
-            found.add(party, None, f"the table has {count}", remedy)
+            found |= _incomplete(report)
+            found |= {"name": worst.name, "worst": worst.missing + worst.infinite}
+        yield found
 
 
-def _check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
-    """Check that at least one party has rows from which to report the columns' means."""
-    sizes = [report.rows_of_means for report in reports.values() if report.rows > 0]
-    if sizes and not any(sizes):
-        problem = "all steps are under a perturbation, so that the level without one is unknown"
-        found.add(None, None, problem, "give unperturbed steps too, or use center='series'")
+def _incomplete(report: TableReport) -> dict[str, Any]:
+    return {"lost": report.dropped_rows, "all": report.rows + report.dropped_rows}
 
 
-def _check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:
-    """Find names that a party's table has twice."""
-    for party, report in reports.items():
-        for name in report.duplicate_names:
-            count = report.names.count(name)
-            found.add(party, name, f"{count}{SAME_NAME}", "rename or remove all but one")
-
-
-def _check_shared(
+def _not_shared(
     reports: Mapping[str, TableReport],
     columns: Mapping[str, Holders],
     lacked: Mapping[str, str],
-    policy: Policy,
-    found: Findings,
-) -> None:
-    """Find columns that some parties lack; the smaller group of parties gets the problem."""
-    if policy.unshared_columns == "drop":
-        found.dropped |= lacked
-        return
+    *,
+    missing: bool,
+) -> Fields:
+    """Find columns that some parties lack; the smaller group of parties gets the problem.
+
+    ``missing``: those that fewer parties lack than have them, or the others.
+    """
     renamed = set()  # by the remedy of a name that more parties have
     for name in lacked:
         holders = columns[name]
         lacking = [party for party in reports if party not in holders]
-        remedy = (
-            "or use only the columns that all share with unshared_columns='drop', or give all "
-            "tables ids of their rows (row_id), by which 'moments' (numbers), 'fedges' with "
-            "mode='exact' (categories) and 'fedpc' join them"
-        )
-        if len(holders) > len(lacking):
-            for party in lacking:
-                similar = _similar(name, reports[party], columns, len(reports))
+        few_lack = len(holders) > len(lacking)
+        for party in lacking if few_lack else holders:
+            if not few_lack and (party, name) in renamed:
+                continue
+            other = reports[party if few_lack else lacking[0]]
+            similar = _similar(name, other, columns, len(reports))
+            if few_lack:
+                renamed.add((party, similar))
                 hint = f"rename its column {similar!r}" if similar else "add it"
                 hint += _spelled(similar, name)
-                renamed.add((party, similar))
-                problem = f"missing, but there at {some_parties(holders)}"
-                settings = NO_OPTION if similar else UNSHARED
-                found.add(party, name, problem, f"{hint}, {remedy}", settings=settings)
-        else:
-            for party in holders:
-                if (party, name) in renamed:
-                    continue
-                similar = _similar(name, reports[lacking[0]], columns, len(reports))
+            else:
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
                 hint += _spelled(name, similar)
-                problem = f"not in the table of {some_parties(lacking)}"
-                settings = NO_OPTION if similar else UNSHARED
-                found.add(party, name, problem, f"{hint}, {remedy}", settings=settings)
+            if few_lack == missing:
+                yield {
+                    "party": party,
+                    "name": name,
+                    "there": some_parties(holders if few_lack else lacking),
+                    "hint": hint,
+                    "settings": NO_OPTION if similar else UNSHARED,
+                }
 
 
 def _similar(
@@ -553,81 +601,6 @@ def _spelled(name: str | None, wanted: str | None) -> str:
 def normal(text: str) -> str:
     """Return a text in the form in which what looks the same is the same."""
     return unicodedata.normalize("NFKC", text)
-
-
-def _check_kinds(
-    name: str,
-    filled: Holders,
-    reports: Mapping[str, TableReport],
-    policy: Policy,
-    found: Findings,
-) -> None:
-    """Find columns that are no numbers, or numbers here and text there."""
-    texts = [party for party, column in filled.items() if not column.is_number]
-    numbers = [party for party in filled if party not in texts]
-    if texts and numbers and not (policy.text_columns == "keep" and _are_codes(filled)):
-        _check_mixture(name, texts, numbers, filled, reports, policy, found)
-    elif not texts:
-        return
-    elif policy.text_columns == "drop":
-        strays = max(filled[party].stray for party in texts)
-        few = f" ({strays} values are no numbers)" if strays else ""
-        found.dropped[name] = f"not numeric at {some_parties(texts)}{few}"
-    elif policy.text_columns == "fail":
-        for party in texts:
-            problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            remedy = TO_NUMBERS[filled[party].kind]
-            stray = _strays(filled[party])
-            settings = NO_OPTION if stray else _as_category(name, filled, policy)
-            found.add(party, name, problem, stray or remedy, settings=settings)
-    elif name in policy.number_names:
-        for party in texts:
-            problem = f"holds {WORDS[filled[party].kind]}, and the option numbers names it"
-            remedy = "correct the values that are no numbers, or leave it out of the option"
-            found.add(party, name, problem, _strays(filled[party]) or remedy)
-    else:
-        first = filled[texts[0]].kind
-        for party in texts:
-            if filled[party].kind != first:
-                problem = (
-                    f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
-                )
-                found.add(party, name, problem, "make it the same everywhere")
-
-
-def _check_mixture(
-    name: str,
-    texts: Sequence[str],
-    numbers: Sequence[str],
-    filled: Holders,
-    reports: Mapping[str, TableReport],
-    policy: Policy,
-    found: Findings,
-) -> None:
-    """Add the problem of a column that is text at some parties and numbers at others."""
-    there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
-    whole = all(_may_be_whole(filled[party], reports[party]) for party in numbers)
-    for party in texts:
-        problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
-        why = _strays(filled[party]) or STRAY_WORD
-        remedy = f"make it the same everywhere ({why})"
-        settings = NO_OPTION
-        if whole and _all_differ(filled[party], reports[party], policy):
-            remedy += (
-                ", or leave it out with the option exclude, or name it in the option for its "
-                "role (row_id, series_column), if it names the rows: no two texts are equal"
-            )
-            settings = excluded(name)
-        elif policy.text_columns == "keep":
-            remedy += ", or name it in the option categories if its numbers are codes"
-        # Of measurements that are written as texts no two may be equal either.
-        found.add(party, name, problem, remedy, settings=settings, assumable=False)
-
-
-def _all_differ(column: ColumnReport, report: TableReport, policy: Policy) -> bool:
-    """Return whether no two rows have the same text, as far as texts are counted."""
-    text = column.kind == "category" and not column.stray
-    return text and (column.texts > policy.max_states or column.texts >= report.rows > 2)
 
 
 def _may_be_whole(column: ColumnReport, report: TableReport) -> bool:
@@ -684,185 +657,157 @@ def _strays(column: ColumnReport) -> str:
     )
 
 
-def _check_values(
+def _mixture(
     name: str,
-    holders: Holders,
+    filled: Holders,
     reports: Mapping[str, TableReport],
     policy: Policy,
-    found: Findings,
-) -> None:
-    """Find missing, infinite, too large and too small values."""
-    for party, column in holders.items():
-        before = len(found.problems)
-        for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
-            allowed = policy.keeps_missing and word == "missing"
-            if count and policy.missing_values != "drop" and not allowed:
-                remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
-                settings: Settings = {"missing_values": ("drop",)}
-                if word == "missing":
-                    remedy += "; moments and fedges use them, with 'em'"
-                    settings = GAPS
-                found.add(
-                    party,
-                    name,
-                    f"{word} value",
-                    remedy,
-                    count,
-                    settings,
-                    assumable=word == "missing",
-                )
-        if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
-            problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
-            found.add(party, name, problem, "give the column a larger unit")
-        # Of incomplete columns there are no sums.
-        if len(found.problems) == before and _is_too_small(column, reports[party]):
-            problem = f"values so small that sums lose them (sums of squares below {SMALLEST:g})"
-            remedy = "rescale it: give the column a smaller unit, the same at all parties"
-            found.add(party, name, problem, remedy)
+    texts: Sequence[str],
+    numbers: Sequence[str],
+) -> Fields:
+    """Find a column that is text at some parties and numbers at others."""
+    there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
+    whole = all(_may_be_whole(filled[party], reports[party]) for party in numbers)
+    for party in texts:
+        column = filled[party]
+        # Whether no two rows have the same text, as far as texts are counted.
+        differ = column.kind == "category" and not column.stray
+        differ &= column.texts > policy.max_states or column.texts >= reports[party].rows > 2
+        names_rows = whole and differ
+        ways = ""
+        if names_rows:
+            ways = (
+                ", or leave it out with the option exclude, or name it in the option for its "
+                "role (row_id, series_column), if it names the rows: no two texts are equal"
+            )
+        elif policy.text_columns == "keep":
+            ways = ", or name it in the option categories if its numbers are codes"
+        yield {
+            "party": party,
+            "kind": WORDS[column.kind],
+            "there": f"{there} at {some_parties(numbers)}",
+            "why": _strays(column) or STRAY_WORD,
+            "ways": ways,
+            "settings": excluded(name) if names_rows else NO_OPTION,
+            # Of measurements that are written as texts no two may be equal either.
+            "assumable": False,
+        }
 
 
-def _is_too_small(column: ColumnReport, report: TableReport) -> bool:
+def _texts(name: str, filled: Holders, policy: Policy, texts: Sequence[str]) -> Fields:
+    """Find a column that is no number at some party."""
+    strays = max(filled[party].stray for party in texts)
+    few = f" ({strays} values are no numbers)" if strays else ""
+    for party in texts:
+        kind, stray = filled[party].kind, _strays(filled[party])
+        yield {
+            "party": party,
+            "kind": WORDS[kind],
+            "remedy": stray or TO_NUMBERS.get(kind, ""),
+            "where": f"{some_parties(texts)}{few}",
+            "settings": NO_OPTION if stray else _as_category(name, filled, policy),
+        }
+
+
+def _kept_texts(filled: Holders, policy: Policy, texts: Sequence[str], *, declared: bool) -> Fields:
+    """Find texts among columns that are declared as numbers, or among other kinds of text."""
+    for party in texts if policy.text_columns == "keep" else ():
+        kind, first = filled[party].kind, filled[texts[0]].kind
+        if declared or kind != first:
+            yield {
+                "party": party,
+                "kind": WORDS[kind],
+                "there": f"{WORDS[first]} at party {texts[0]!r}",
+                "remedy": _strays(filled[party])
+                or "correct the values that are no numbers, or leave it out of the option",
+            }
+
+
+def _too_small(column: ColumnReport, report: TableReport, policy: Policy) -> bool:
     """Return whether a column that is not 0 is lost in sums of squares."""
+    gaps = column.missing and policy.missing_values == "fail"
+    infinite = column.infinite and policy.missing_values != "drop"
     summed = report.has_sums and report.rows_of_means > 0 and column.is_number
-    if not summed or report.is_empty(column) or column.states:
+    # Of incomplete columns there are no sums.
+    if gaps or infinite or not summed or report.is_empty(column) or column.states:
         return False
-    squares = column.mean**2 if column.distinct_one else column.squares
-    return squares < SMALLEST and not (column.distinct_one and column.mean == 0)
+    if column.distinct_one:
+        return bool(0 < abs(column.mean) < SMALLEST**0.5)
+    return column.squares < SMALLEST and abs(column.mean) <= LARGEST**0.5
 
 
-def _check_states(
-    name: str,
-    holders: Holders,
-    reports: Mapping[str, TableReport],
-    policy: Policy,
-    found: Findings,
-) -> None:
-    """Unite the parties' states of a column, or find why they are no states.
+class _States(NamedTuple):
+    """What the states of a column are, over all parties.
 
-    Parameters
-    ----------
-    name : str
-        A column that is not dropped so far.
-    holders : Holders
-        What the parties that have it report, with states.
-    reports : mapping of str to TableReport
-    policy : Policy
-    found : Findings
-        Gets the states, or the column among the continuous ones, or a problem.
+    ``are`` says what follows: "mixed" of no single kind, "empty" without a value, "intervals" of
+    numbers that are to be cut, "hidden" at a party with too many values, "many" at all together.
     """
-    filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
-    numbers = name in policy.number_names
-    if numbers and not all(column.is_number for column in filled.values()):
-        return  # found before
-    if not _is_one_kind(name, filled, found):
-        return
+
+    are: Literal["mixed", "empty", "intervals", "hidden", "many", "states"]
+    names: tuple[str, ...] = ()
+    numeric: bool = False
+
+
+def _states_of(filled: Holders, policy: Policy) -> _States:
+    """Unite the parties' states of a column."""
+    kinds = {column.kind for column in filled.values()}
+    codes = kinds <= {"category", "numeric"} and _are_codes(filled)
+    if (len(kinds) > 1 and not codes) or "other" in kinds:
+        return _States("mixed")
     if not filled and policy.keeps_missing:
-        _check_empty(name, policy, found)
-        return
-    states = sorted_states(state for column in filled.values() for state in column.states)
-    hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
-    if policy.discretize and {column.kind for column in filled.values()} == {"numeric"}:
+        return _States("empty")
+    names = sorted_states(state for column in filled.values() for state in column.states)
+    hidden, numeric = any(c.hides_states for c in filled.values()), kinds <= {"numeric"}
+    many = len(names) > policy.max_states
+    if policy.discretize and kinds == {"numeric"}:
         # A party hides its states only for one of these two reasons, so that the rule depends on
         # the rows of all parties together alone.
         whole = all(column.whole for column in filled.values())
-        too_fine = not whole and len(states) > policy.discretize
-        too_fine |= len(states) > policy.number_states > 0
-        if hidden or too_fine or len(states) > policy.max_states:
-            found.continuous[name] = whole
-            if policy.number_states:
-                # Numbers whose values are not named may be one number at all parties.
-                _check_constant(name, holders, reports, policy, found)
-            return
+        too_fine = not whole and len(names) > policy.discretize
+        too_fine |= len(names) > policy.number_states > 0
+        if hidden or too_fine or many:
+            return _States("intervals")
     if hidden:
-        party = max(hidden, key=lambda party: hidden[party])
-        others = [other for other in hidden if other != party]
-        fractions = filled[party].kind == "numeric" and hidden[party] <= policy.max_states
-        number = f"{hidden[party]} different values"
-        if reports[party].withheld:
-            # How many values there are is withheld; whether they are whole numbers is not.
-            fractions &= not filled[party].whole
-            number = "different values that are not named"
-        limit = f"more than max_states={policy.max_states}"
-        if fractions:
-            limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
-        problem = f"{number}, {limit}"
-        problem += f" (too many at {some_parties(others)} too)" if others else ""
-        if numbers:
-            problem = "it is declared as numbers, which this method takes as intervals only"
-        numeric = filled[party].kind == "numeric"
-        remedy = _remedy(numeric, hidden[party], fractions, policy)
-        strays = _strays(filled[party])
-        settings = NO_OPTION if strays else _as_fewer_states(name, numeric)
-        found.add(party, name, problem, strays or remedy, settings=settings)
-    elif len(states) > policy.max_states:
-        numeric = all(column.kind == "numeric" for column in filled.values())
-        problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"
-        remedy = _remedy(numeric, len(states), False, policy)
-        found.add(None, name, problem, remedy, settings=_as_fewer_states(name, numeric))
-    else:
-        found.states[name] = policy.in_order(name, states)
-        numeric = all(column.kind == "numeric" for column in filled.values())
-        rows = sum(report.rows for report in reports.values())
-        check_repetition(name, len(states), rows, policy, found, numeric=numeric)
-        _check_single(name, states, policy, found)
+        return _States("hidden")
+    return _States("many" if many else "states", names, numeric)
 
 
-def _check_parties(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
-    """Take the parties' names as states of the column of the parties, or find why they are none."""
-    states = sorted_states(state for column in holders.values() for state in column.states)
-    if 1 < len(states) <= policy.max_states:
-        found.states[name] = states
-        return
-    problem = f"its states are the names of the parties with rows, of which there are {len(states)}"
-    remedy = f"leave party_column out, which needs 2 to {policy.max_states}"
-    found.add(None, name, problem, remedy, assumable=False)
+def _hidden(
+    name: str, filled: Holders, reports: Mapping[str, TableReport], policy: Policy, of: _States
+) -> Fields:
+    """Find that a party has more values than it names."""
+    if of.are != "hidden":
+        return ()
+    hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
+    party = max(hidden, key=lambda party: hidden[party])
+    others = [other for other in hidden if other != party]
+    numeric = filled[party].kind == "numeric"
+    fractions = numeric and hidden[party] <= policy.max_states
+    number = f"{hidden[party]} different values"
+    if reports[party].withheld:
+        # How many values there are is withheld; whether they are whole numbers is not.
+        fractions &= not filled[party].whole
+        number = "different values that are not named"
+    limit = f"more than max_states={policy.max_states}"
+    if fractions:
+        limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
+    what = f"{number}, {limit}"
+    what += f" (too many at {some_parties(others)} too)" if others else ""
+    if name in policy.number_names:
+        what = "it is declared as numbers, which this method takes as intervals only"
+    strays = _strays(filled[party])
+    return [
+        {
+            "party": party,
+            "what": what,
+            "remedy": strays or _fewer_states(numeric, hidden[party], fractions, policy),
+            "settings": NO_OPTION if strays else _as_fewer_states(name, numeric),
+        }
+    ]
 
 
-def _check_empty(name: str, policy: Policy, found: Findings) -> None:
-    """Find a column without any value; a description leaves it out."""
-    if policy.has_blocks and policy.constant_columns == "keep":
-        # Its parties lack columns of which they may tell nothing.
-        found.dropped[name] = "no value at any party, or too few to be told"
-    else:
-        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name), assumable=False)
-
-
-def check_repetition(
-    name: str, states: int, rows: int, policy: Policy, found: Findings, *, numeric: bool
-) -> None:
-    """Find a category of which no two rows agree; of rows that are withheld, 0, nothing."""
-    # Two rows may well differ; where no two of more rows agree there is nothing to count.
-    if states >= rows > 2:
-        problem = f"{states} states for {rows} rows in all, so that no value occurs twice"
-        remedy = _repetition_remedy(numeric, states, policy)
-        found.add(None, name, problem, remedy, settings=NO_OPTION if numeric else excluded(name))
-
-
-def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
-    """Find dates and mixtures, and booleans that are numbers elsewhere.
-
-    What is numbers or booleans elsewhere, and not here, has been found before.
-    """
-    odd = [party for party, column in filled.items() if column.kind == "other"]
-    booleans = [party for party, column in filled.items() if column.kind == "boolean"]
-    numbers = [party for party, column in filled.items() if column.kind == "numeric"]
-    for party in odd if not (booleans or numbers) else ():
-        problem = f"holds {WORDS['other']}, so that it has no states"
-        strays = _strays(filled[party])
-        settings = NO_OPTION if strays else excluded(name)
-        remedy = strays or TO_USABLE
-        found.add(party, name, problem, remedy, settings=settings)
-    if booleans and numbers:
-        for party in booleans:
-            problem = f"holds booleans, but numbers at {some_parties(numbers)}"
-            remedy = "make it the same everywhere: True and 1 are different states"
-            found.add(party, name, problem, remedy)
-    texts = any(column.kind == "category" for column in filled.values())
-    apart = booleans or (numbers and not _are_codes(filled))
-    return not odd and not (booleans and numbers) and not (texts and apart)
-
-
-def _remedy(numeric: bool, count: int, fractions: bool, policy: Policy) -> str:
+def _fewer_states(numeric: bool, count: int, fractions: bool, policy: Policy) -> str:
+    """Return the remedy of a column of too many states."""
     ways = []
     if numeric:
         ways.append(
@@ -887,129 +832,91 @@ def _repetition_remedy(numeric: bool, count: int, policy: Policy) -> str:
     )
 
 
-def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Findings) -> None:
-    if len(states) != 1 or policy.constant_columns == "keep":
-        return
-    if policy.constant_columns == "drop":
-        found.dropped[name] = "constant over all parties"
-    else:
-        remedy = "remove it, leave such columns out with constant_columns='drop'"
-        if not policy.has_blocks:
-            remedy += ", or keep them as isolated nodes with constant_columns='keep'"
-        found.add(None, name, "constant, one state in all rows", remedy, settings=NOT_CONSTANT)
+def _repeated(name: str, states: Sequence[str], rows: int, numeric: bool, policy: Policy) -> Fields:
+    """Find a category of which no two rows agree; of rows that are withheld, 0, nothing."""
+    # Two rows may well differ; where no two of more rows agree there is nothing to count.
+    if not len(states) >= rows > 2:
+        return ()
+    remedy = _repetition_remedy(numeric, len(states), policy)
+    settings = NO_OPTION if numeric else excluded(name)
+    return [{"count": len(states), "rows": rows, "remedy": remedy, "settings": settings}]
 
 
-def _check_constant(
-    name: str,
-    holders: Holders,
-    reports: Mapping[str, TableReport],
-    policy: Policy,
-    found: Findings,
-) -> None:
-    """Find columns with one value over all parties; warn of those with one at some party."""
+class Constancy(NamedTuple):
+    """Where a column has one value: at "none", "some", or all parties.
+
+    Of all it is "one" value, values that lie "apart", "unknown", or "withheld". ``empty``: there is
+    no value at all.
+    """
+
+    at: Literal["none", "some", "one", "apart", "unknown", "withheld"]
+    parties: tuple[str, ...] = ()
+    empty: bool = False
+
+
+def _constancy(holders: Holders, reports: Mapping[str, TableReport], policy: Policy) -> Constancy:
+    """Find where a column has one value only."""
     filled = [
         party
         for party, column in holders.items()
         if reports[party].has_rows and not reports[party].is_empty(column)
     ]
-    if not filled and policy.keeps_missing and policy.constant_columns == "fail":
-        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name), assumable=False)
-    if not filled and policy.keeps_missing and policy.constant_columns == "drop":
-        found.dropped[name] = "no value at any party"
     constant = [party for party in filled if holders[party].distinct_one]
     if not constant or policy.constant_columns == "keep":
-        return
+        return Constancy("none", empty=not filled)
     if len(constant) < len(filled):
-        # A single row is constant by nature: no warning.
-        striking = [party for party in constant if reports[party].rows != 1]
-        if striking:
-            found.warnings.append(
-                f"column {name!r} varies, but has one value only at {some_parties(striking)}"
-            )
-        return
+        # A single row is constant by nature.
+        return Constancy("some", tuple(party for party in constant if reports[party].rows != 1))
     if any(reports[party].withheld for party in filled):
-        return  # whether it is one value follows from the secure sum
-    comparable = all(reports[party].has_sums and holders[party].is_number for party in filled)
-    if len(filled) > 1 and not comparable:
-        found.warnings.append(
-            f"column {name!r} has one value only at every party; whether it is the same one was "
-            "not compared, since values stay with the parties"
-        )
-        return
+        return Constancy("withheld")  # whether it is one value follows from the secure sum
+    if len(filled) > 1 and not all(
+        reports[party].has_sums and holders[party].is_number for party in filled
+    ):
+        return Constancy("unknown")
     # A party whose rows have all lost levels of their own has no mean to compare.
-    if len({holders[party].mean for party in filled if reports[party].rows_of_means > 0}) > 1:
-        found.warnings.append(
-            f"column {name!r} has one value only at every party, and not the same one: it "
-            "differs between the parties and varies within none"
-        )
-        return
-    if policy.constant_columns == "drop":
-        found.dropped[name] = "constant over all parties"
-    else:
-        remedy = "remove it, or leave such columns out with constant_columns='drop'"
-        found.add(None, name, "constant, one value in all rows", remedy, settings=NOT_CONSTANT)
+    means = {holders[party].mean for party in filled if reports[party].rows_of_means > 0}
+    return Constancy("apart" if len(means) > 1 else "one")
 
 
-def _warn_of_single_states(
-    holders_of: Mapping[str, Holders], states: Mapping[str, tuple[str, ...]], found: Findings
-) -> None:
-    """Warn of columns with one state: at all parties together, at each party, at some parties.
+def _single_states(
+    columns: Mapping[str, Holders], used: Mapping[str, Sequence[str]]
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the columns with one state: at all parties together, at each party, at some parties.
 
     Parameters
     ----------
-    holders_of : mapping of str to Holders
-        The columns that are used.
-    states : mapping of str to tuple of str
-        The states of each over all parties; columns to be discretised are not among them.
-    found : Findings
-        Gets at most one warning of each sort, since such columns can be many.
+    columns : mapping of str to Holders
+    used : mapping of str to sequence of str
+        The states over all parties of each column that is used; columns to be discretised are not
+        among them.
     """
-    lone, told_apart = [], []
+    lone, apart = [], []
     at_some: dict[str, str] = {}
-    for name, together in states.items():
-        holders = holders_of[name]
+    for name, together in used.items():
+        holders = columns[name]
         numbers = [column.distinct for column in holders.values() if column.distinct]
         if len(together) == 1:
             lone.append(name)
         elif numbers and max(numbers) == 1:
-            told_apart.append(name)
+            apart.append(name)
         elif 1 in numbers:
             at_some[name] = some_parties(p for p, column in holders.items() if column.distinct == 1)
-    if lone:
-        found.warnings.append(
-            f"{_listed(lone, 'has', 'have')} one state only at all parties: "
-            f"{'it stays as an isolated node' if len(lone) == 1 else 'they stay as isolated nodes'}"
-            "; constant_columns='fail' makes this an error"
-        )
-    if told_apart:
-        found.warnings.append(
-            f"{_listed(told_apart, 'has', 'have')} one state only at every party, and not the same "
-            "one: such a column differs between the parties and varies within none"
-        )
-    if at_some:
-        listed = [f"{name!r} at {parties}" for name, parties in at_some.items()]
-        found.warnings.append(
-            f"{len(at_some)} column{'s vary' if len(at_some) > 1 else ' varies'} between parties, "
-            f"with one state only at some of them: {some(listed)}"
-        )
+    return lone, apart, at_some
 
 
-def _listed(names: list[str], one: str, many: str) -> str:
+def _have(names: Sequence[str]) -> str:
     if len(names) == 1:
-        return f"column {names[0]!r} {one}"
-    return f"{len(names)} columns ({some(map(repr, names))}) {many}"
+        return f"column {names[0]!r} has"
+    return f"{len(names)} columns ({some(map(repr, names))}) have"
 
 
-def _check_copies(
+def _copies(
     reports: Mapping[str, TableReport],
     shared: Mapping[str, Holders],
-    policy: Policy,
-    found: Findings,
-) -> None:
+    dropped: Mapping[str, str],
+) -> Fields:
     """Find columns that equal an earlier one at every party."""
-    if policy.duplicate_columns == "keep" or not any(
-        report.has_rows for report in reports.values()
-    ):
+    if not any(report.has_rows for report in reports.values()):
         return
     doubled = {name for report in reports.values() for name in report.duplicate_names}
     positions = {
@@ -1019,7 +926,7 @@ def _check_copies(
     }
     first_like: dict[tuple[tuple[str, int], ...], str] = {}
     for name, holders in shared.items():
-        if name in found.dropped or name in doubled:
+        if name in dropped or name in doubled:
             continue
         # Two columns are copies if at every party they point to the same first column.
         originals = []
@@ -1028,12 +935,353 @@ def _check_copies(
                 own = positions[party][name]
                 originals.append((party, own if column.copy_of is None else column.copy_of))
         first = first_like.setdefault(tuple(sorted(originals)), name)
-        constant = all(column.distinct_one for column in holders.values())
-        if first == name or constant:
-            continue
-        if policy.duplicate_columns == "drop":
-            found.dropped[name] = f"a copy of {first!r} at every party"
-        else:
-            remedy = "remove one of them, or leave copies out with duplicate_columns='drop'"
-            text = f"the same values as column {first!r} in all rows"
-            found.add(None, name, text, remedy, settings=NO_COPIES)
+        if first != name and not all(column.distinct_one for column in holders.values()):
+            yield {"name": name, "first": first}
+
+
+# The rules, by what they are about.
+
+_JOIN = (
+    "or use only the columns that all share with unshared_columns='drop', or give all tables ids "
+    "of their rows (row_id), by which 'moments' (numbers), 'fedges' with mode='exact' (categories) "
+    "and 'fedpc' join them"
+)
+_FILL_IN = "fill in or correct, or leave those rows out with missing_values='drop'"
+
+OF_ROWS: tuple[Rule, ...] = (
+    Rule(
+        "party {party!r}: {lost} of {all} rows have missing or infinite values and are not used",
+        'With `missing_values="drop"`',
+        "Fill them in",
+        title="... of ... rows have missing or infinite values and are not used",
+        finds=lambda reports: [
+            {"party": party, **_incomplete(report)}
+            for party, report in reports.items()
+            if report.dropped_rows
+        ],
+    ),
+    Problem(
+        "{count} left after dropping {lost} of {all} rows with missing or infinite values, {worst} "
+        "of them in this column",
+        remedy="{needed}: fill values in, or remove the column",
+        finds=lambda reports, policy: _few_rows(reports, policy, dropped=True),
+        settings={"missing_values": ("em", "keep")},
+    ),
+    Problem(
+        "the table has {count}",
+        remedy="{needed}: add rows, or leave this party out",
+        finds=lambda reports, policy: _few_rows(reports, policy, dropped=False),
+    ),
+)
+
+OF_TABLES: tuple[Rule, ...] = (
+    Rule(
+        "party {party!r}: {note}",
+        finds=lambda reports: [
+            {"party": party, "note": note}
+            for party, report in reports.items()
+            for note in report.notes
+        ],
+    ),
+    Rule(
+        "{parties}: columns that look like identifiers are left out, and only the node's log names "
+        "them. identifiers='fail' refuses such tables.",
+        "Columns of a real node that [look like identifiers](policy.md)",
+        "Nothing; a column that is none is listed in `columns.identifiers` of the party's policy",
+        title="... columns that look like identifiers are left out, and only the node's log names "
+        "them",
+        finds=lambda reports: [
+            {"parties": some_parties(hiding)}
+            for hiding in [[party for party, report in reports.items() if report.leaves_out]]
+            if hiding
+        ],
+    ),
+    Problem(
+        "all steps are under a perturbation, so that the level without one is unknown",
+        remedy="give unperturbed steps too, or use center='series'",
+        finds=lambda reports: [
+            {}
+            for sizes in [[one.rows_of_means for one in reports.values() if one.rows > 0]]
+            if sizes and not any(sizes)
+        ],
+    ),
+    Problem(
+        f"{{count}}{SAME_NAME}",
+        remedy="rename or remove all but one",
+        finds=lambda reports: [
+            {"party": party, "name": name, "count": report.names.count(name)}
+            for party, report in reports.items()
+            for name in report.duplicate_names
+        ],
+    ),
+)
+
+OF_LACKED: tuple[Rule, ...] = (
+    Problem(
+        "missing, but there at {there}",
+        remedy=f"{{hint}}, {_JOIN}",
+        finds=lambda reports, columns, lacked: _not_shared(reports, columns, lacked, missing=True),
+    ),
+    Problem(
+        "not in the table of {there}",
+        remedy=f"{{hint}}, {_JOIN}",
+        finds=lambda reports, columns, lacked: _not_shared(reports, columns, lacked, missing=False),
+    ),
+)
+
+MIXTURE = Problem(
+    "holds {kind}, but {there}",
+    remedy="make it the same everywhere ({why}){ways}",
+    finds=_mixture,
+)
+OF_TEXTS: tuple[Rule, ...] = (
+    Problem(
+        "not numeric, it holds {kind}",
+        remedy="{remedy}",
+        finds=_texts,
+        option="text_columns",
+        why="not numeric at {where}",
+    ),
+    Problem(
+        "holds {kind}, and the option numbers names it",
+        remedy="{remedy}",
+        finds=lambda name, filled, policy, texts: _kept_texts(
+            filled, policy, texts * (name in policy.number_names), declared=True
+        ),
+    ),
+    Problem(
+        "holds {kind}, but {there}",
+        remedy="make it the same everywhere",
+        finds=lambda name, filled, policy, texts: _kept_texts(
+            filled, policy, texts * (name not in policy.number_names), declared=False
+        ),
+    ),
+)
+
+OF_VALUES: tuple[Rule, ...] = (
+    Problem(
+        MISSING,
+        remedy=f"{_FILL_IN}; moments and fedges use them, with 'em'",
+        finds=lambda holders, policy: [
+            {"party": party, "amount": column.missing}
+            for party, column in holders.items()
+            if column.missing and policy.missing_values == "fail"
+        ],
+        settings=GAPS,
+    ),
+    Problem(
+        INFINITE,
+        remedy=_FILL_IN,
+        finds=lambda holders, policy: [
+            {"party": party, "amount": column.infinite, "assumable": False}
+            for party, column in holders.items()
+            if column.infinite and policy.missing_values != "drop"
+        ],
+        settings={"missing_values": ("drop",)},
+    ),
+    Problem(
+        f"values so large that sums overflow (sums of squares above {LARGEST:g})",
+        remedy="give the column a larger unit",
+        finds=lambda holders: [
+            {"party": party}
+            for party, column in holders.items()
+            if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5
+        ],
+    ),
+    Problem(
+        f"values so small that sums lose them (sums of squares below {SMALLEST:g})",
+        remedy="rescale it: give the column a smaller unit, the same at all parties",
+        finds=lambda holders, reports, policy: [
+            {"party": party}
+            for party, column in holders.items()
+            if _too_small(column, reports[party], policy)
+        ],
+    ),
+)
+
+#: Of the column of the parties, whose states are their names.
+PARTIES = Problem(
+    "its states are the names of the parties with rows, of which there are {count}",
+    remedy="leave party_column out, which needs 2 to {most}",
+    finds=lambda names, policy: [
+        {"count": len(names), "most": policy.max_states, "assumable": False}
+    ][: not 1 < len(names) <= policy.max_states],
+)
+
+REPEATED = Problem(
+    "{count} states for {rows} rows in all, so that no value occurs twice",
+    remedy="{remedy}",
+    finds=_repeated,
+)
+OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
+    Problem(
+        f"holds {WORDS['other']}, so that it has no states",
+        remedy="{remedy}",
+        finds=lambda name, filled: [
+            {
+                "party": party,
+                "remedy": _strays(column) or TO_USABLE,
+                "settings": NO_OPTION if column.stray else excluded(name),
+            }
+            for party, column in filled.items()
+            if column.kind == "other" and not any(one.is_number for one in filled.values())
+        ],
+    ),
+    Problem(
+        "holds booleans, but numbers at {there}",
+        remedy="make it the same everywhere: True and 1 are different states",
+        finds=lambda filled: [
+            {"party": party, "there": some_parties(numbers)}
+            for numbers in [[p for p, column in filled.items() if column.kind == "numeric"]]
+            for party, column in filled.items()
+            if numbers and column.kind == "boolean"
+        ],
+    ),
+    Problem(
+        NO_VALUE,
+        remedy="remove it",
+        finds=lambda name, of: [{"settings": excluded(name), "assumable": False}][
+            : of.are == "empty"
+        ],
+    ),
+    Problem(
+        "{what}",
+        remedy="{remedy}",
+        title="... different values, more than max_states=...",
+        finds=_hidden,
+    ),
+    Problem(
+        "{count} different values in all, more than max_states={most}",
+        remedy="{remedy}",
+        finds=lambda name, policy, of: [
+            {
+                "count": len(of.names),
+                "most": policy.max_states,
+                "remedy": _fewer_states(of.numeric, len(of.names), False, policy),
+                "settings": _as_fewer_states(name, of.numeric),
+            }
+        ][: of.are == "many"],
+    ),
+    Problem(
+        "constant, one state in all rows",
+        remedy="remove it, leave such columns out with constant_columns='drop'{kept}",
+        finds=lambda policy, of: [
+            {
+                "kept": ", or keep them as isolated nodes with constant_columns='keep'"
+                * (not policy.has_blocks),
+            }
+        ][: of.are == "states" and len(of.names) == 1],
+        settings=NOT_CONSTANT,
+        option="constant_columns",
+        why="constant over all parties",
+    ),
+)
+
+CONSTANT = Problem(
+    "constant, one value in all rows",
+    remedy="remove it, or leave such columns out with constant_columns='drop'",
+    finds=lambda constancy: [{}][: constancy.at == "one"],
+    settings=NOT_CONSTANT,
+    option="constant_columns",
+    why="constant over all parties",
+)
+OF_CONSTANTS: tuple[Rule, ...] = (
+    Problem(
+        NO_VALUE,
+        remedy="remove it",
+        finds=lambda name, policy, constancy: (
+            [{"settings": excluded(name), "assumable": False}]
+            if constancy.empty and policy.keeps_missing
+            else []
+        ),
+        option="constant_columns",
+        why="no value at any party",
+    ),
+    Rule(
+        "column {name!r} varies, but has one value only at {parties}",
+        "Constant at some parties: see the table's checks in the log",
+        title="column ... varies, but has one value only at ...",
+        finds=lambda constancy: [
+            {"parties": some_parties(found)} for found in [constancy.parties] if found
+        ],
+    ),
+    Rule(
+        "column {name!r} has one value only at every party; whether it is the same one was not "
+        "compared, since values stay with the parties",
+        "A method on categories, or a column that is no number",
+        title="column ... has one value only at every party; whether it is the same one was not "
+        "compared",
+        finds=lambda constancy: [{}][: constancy.at == "unknown"],
+    ),
+    Rule(
+        "column {name!r} has one value only at every party, and not the same one: it differs "
+        "between the parties and varies within none",
+        "A column that says which party a row is of, such as the site",
+        title="column ... has one value only at every party, and not the same one",
+        finds=lambda constancy: [{}][: constancy.at == "apart"],
+    ),
+    CONSTANT,
+)
+
+COPIES = Problem(
+    "the same values as column {first!r} in all rows",
+    remedy="remove one of them, or leave copies out with duplicate_columns='drop'",
+    finds=_copies,
+    settings=NO_COPIES,
+    option="duplicate_columns",
+    why="a copy of {first!r} at every party",
+)
+
+#: Of the states of all columns: at most one warning of each sort, since such columns can be many.
+OF_STATES: tuple[Rule, ...] = (
+    Rule(
+        "{have} one state only at all parties: {stay}; constant_columns='fail' makes this an error",
+        'With `constant_columns="keep"`',
+        title="... one state only at all parties",
+        finds=lambda lone: [
+            {
+                "have": _have(lone),
+                "stay": "it stays as an isolated node"
+                if len(lone) == 1
+                else "they stay as isolated nodes",
+            }
+        ][: len(lone)],
+    ),
+    Rule(
+        "{have} one state only at every party, and not the same one: such a column differs between "
+        "the parties and varies within none",
+        "A column that says which party a row is of, such as the site",
+        title="... one state only at every party, and not the same one",
+        finds=lambda apart: [{"have": _have(apart)}] if apart else [],
+    ),
+    Rule(
+        "{count} column{vary} between parties, with one state only at some of them: {listed}",
+        "One sex only at a party, say. Columns and parties are named",
+        title="... between parties, with one state only at some of them",
+        finds=lambda at_some: listed(
+            (f"{name!r} at {where}" for name, where in at_some.items()),
+            count=len(at_some),
+            vary="s vary" if len(at_some) > 1 else " varies",
+        ),
+    ),
+)
+
+NOTHING = Problem(
+    "no column is left to train on: {left_out}",
+    remedy="give the parties columns of the same names with numbers in them",
+    finds=lambda dropped: [
+        {"left_out": "; ".join(f"{name!r} is {why}" for name, why in dropped.items())}
+    ],
+)
+
+#: Columns that an option may leave out, as they seem to name the rows.
+NAMING = Problem(
+    NAMES_ROWS,
+    remedy="leave it out, or name it in the option for its role",
+    finds=lambda naming: [{"name": name, "settings": excluded(name)} for name in naming],
+)
+
+RULES: tuple[Rule, ...] = (
+    *(*OF_ROWS, *OF_TABLES, *OF_LACKED, MIXTURE, *OF_TEXTS, *OF_VALUES, PARTIES, REPEATED),
+    *(*OF_STATES_OF_A_COLUMN, *OF_CONSTANTS, COPIES, *OF_STATES, NOTHING, NAMING),
+)

@@ -244,7 +244,8 @@ class TableReport:
     step: str = fact("", "length of a time step, where a column has the times", "text", "series")
     unlike_series: bool = fact(
         False,
-        "whether the levels of its series differ beyond chance, given their lags; not by how much",
+        'where it decides what `center="auto"` is: whether the levels of its series differ beyond '
+        "chance, given their lags; not by how much",
         "flag",
         "series",
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.words import LISTED, some
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     #: The fields of each message of a rule.
     Fields = Iterable[Mapping[str, object]]
@@ -83,14 +83,20 @@ class Rule(Notice):
         return {one.name: one.default is Parameter.empty for one in found}
 
 
-def told(rules: Iterable[Notice], facts: Mapping[str, Any]) -> list[str]:
-    """Return the messages of all rules whose facts are known, in the order of the rules."""
-    messages = []
+def found_by(
+    rules: Iterable[Notice], facts: Mapping[str, Any]
+) -> Iterator[tuple[Rule, Mapping[str, Any]]]:
+    """Yield what is found by the rules whose facts are known, in the order of the rules."""
     for rule in rules:
         if isinstance(rule, Rule) and all(k in facts for k, needed in rule.reads.items() if needed):
-            found = rule.finds(**{name: facts[name] for name in rule.reads if name in facts})
-            messages += [rule.words.format(**fields) for fields in found]
-    return messages
+            known = {name: facts[name] for name in rule.reads if name in facts}
+            for fields in rule.finds(**known):
+                yield rule, fields
+
+
+def told(rules: Iterable[Notice], facts: Mapping[str, Any]) -> list[str]:
+    """Return the messages of the rules whose facts are known."""
+    return [rule.words.format(**fields) for rule, fields in found_by(rules, facts)]
 
 
 def listed(

@@ -125,6 +125,7 @@ def describe_series(
     sums: bool = False,
     relations: bool = False,
     by: Centering = "global",
+    tells_levels: bool = False,
 ) -> TableReport:
     """Return the report on a party's series; the counterpart of :func:`describe` for series.
 
@@ -147,6 +148,8 @@ def describe_series(
         The centring of the training, see :func:`centered_rows`. Squares are those of the centred
         values, with this party's mean in place of the agreed mean. With "phase" the mean is that of
         the unperturbed steps, whose number (``level_rows``) leaves the party too.
+    tells_levels : bool, default False
+        Whether the report says if the levels of the series differ.
 
     Returns
     -------
@@ -174,9 +177,8 @@ def describe_series(
             variables.iloc[np.concatenate([one.rows for one in series])], policy, states=True
         )
         report = _with_states_of(report, every)
-    report = replace(report, step=time_step(frame, layout))
-    if by == "global":
-        report = replace(report, unlike_series=_unlike(series, p))
+    unlike = tells_levels and _unlike(series, p)
+    report = replace(report, step=time_step(frame, layout), unlike_series=unlike)
     if warning:
         report = replace(report, notes=(warning,))
     if by == "global":

@@ -457,7 +457,7 @@ class MomentsOptions(
     @property
     def weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
-        return super().weighs_in_units and not (self.takes_blocks or self.hidden_causes)
+        return self.model == "linear" and not (self.takes_blocks or self.hidden_causes)
 
     def annotated(self, graph: CausalGraph, agreement: Agreement | None) -> CausalGraph:
         """Return the graph with the standard deviations of its columns, 1 of normal scores."""

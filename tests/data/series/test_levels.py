@@ -14,9 +14,11 @@ from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.series import levels
 from flwr_causal.data.series.levels import centered_rows, describe_series
 from flwr_causal.data.series.series import SeriesLayout, find_series
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations.engines import agreement_of
 
 PHASES = SeriesLayout(phase_column="pulse")
 
@@ -270,3 +272,19 @@ def test_nothing_left_to_report():
         agree({"one": unknown})
     with pytest.raises(ConfigError, match="phase_column"):
         describe_series(pd.DataFrame({"a": [1.0, 2.0, 4.0]}), SeriesLayout(), by="phase")
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "asked"),
+    [
+        ("moments", {}, False),  # whose sums tell levels
+        ("lingam", {}, True),
+        ("lingam", {"center": "global"}, False),
+    ],
+)
+def test_only_a_report_that_decides_says_whether_levels_differ(method, options, asked, monkeypatch):
+    compared = []
+    monkeypatch.setattr(levels, "_unlike", lambda series, _: bool(compared.append(series)))
+    series = np.random.default_rng(0).normal(size=(40, 2))
+    agreement_of(method, [[series, series + 9.0]], order=1, **options)
+    assert bool(compared) == asked

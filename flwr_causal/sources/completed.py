@@ -411,7 +411,7 @@ def _levels(
         require_varying(flat, "party")
     apart = bool(found.differ.any())
     taken: bool = yield Choice(lambda: stated or (apart and not flat))
-    said = (told(blocks, found.shares, found.differ, flat),) if apart and not stated else ()
+    said = told(blocks, found.shares, found.differ, flat) if apart and not stated else ()
     return taken, said
 
 

@@ -128,5 +128,5 @@ def adopt(
 
     for path in paths:
         typer.echo(results.adopted(path, figures.RESULTS, machine))
-    for name in figures.not_shown(figures.results()):
+    for name in figures.not_shown(figures.results(figures.RESULTS)):
         typer.echo(f"No page shows {name}: put a line <!-- results {name} --> on one.")

@@ -4,8 +4,10 @@ import math
 import re
 
 import pytest
+from typer.testing import CliRunner
 
 from benchmarks import figures, results, scenario, tables
+from benchmarks.commands import app
 from benchmarks.figures import DOCS, RESULTS
 from benchmarks.reproduce import reproduce
 from flwr_causal.errors import DataError
@@ -114,6 +116,14 @@ def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
     assert "a large machine" in table
     assert "[File](../results/tiny.csv)" in table
     assert figures.not_shown(found) == ["tiny"]
+
+
+def test_the_command_keeps_a_result_and_says_that_no_page_shows_it(sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    done = CliRunner().invoke(app, ["adopt", str(sweep / "out"), "--machine", "a large machine"])
+    assert done.exit_code == 0, done.output
+    assert results.read(tmp_path / "tiny.csv").head["machine"] == "a large machine"
+    assert "No page shows tiny" in done.output
 
 
 def test_points_that_a_sweep_did_not_compute_keep_their_figures_and_say_so(tmp_path):

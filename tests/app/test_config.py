@@ -236,10 +236,10 @@ def test_the_keys_of_the_apps_are_those_of_the_code(name):
     assert set(listed(name)) == keys
 
 
-def test_the_rules_of_fedpc_are_those_of_the_code():
+def test_the_table_of_fedpc_is_that_of_the_code():
     text = (ROOT / pages.FEDPC).read_text()
     assert pages.with_rules(text) == text, "python -m flwr_causal.app.pages writes it anew"
-    assert "| `weights`, in one pass | `counts` | all parties hold the same columns |" in text
+    assert "| all parties hold the same columns | `sums` |" in text
 
 
 def test_the_page_of_warnings_is_that_of_the_rules():

@@ -288,7 +288,8 @@ def test_circuits_replace_circuits_only(job, on_nodes, tmp_path, monkeypatch):
     before = [Path(path).read_bytes() for path in own]
     np.savez(tmp_path / "table.npz", data=np.eye(3))
     with monkeypatch.context() as patch:
-        patch.setattr("flwr_causal.clients.fedpc.train_party", None)  # the error comes before
+        # The error comes before.
+        patch.setattr("flwr_causal.sources.own_circuits.train_party", None)
         for place in (own[0], str(tmp_path / "table.npz")):
             wrong = [{**configs[0], "model-path": place}, configs[1]]
             with pytest.raises(CausalError, match="holds no circuits: name another file"):

@@ -2,8 +2,7 @@
 
 For the composition the server needs the number of rows of each cluster (`PartyCircuits.rows`, or by
 class `PartyCircuits.class_rows`). For weights that are learned from aligned rows it also needs the
-cluster of each of these rows (`PartyCircuits.labels`), or the row's log density in each cluster
-(`party_answers.log_densities`).
+log density of each of these rows in each cluster (`party_answers.log_densities`).
 """
 
 from __future__ import annotations

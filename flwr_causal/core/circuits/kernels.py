@@ -247,35 +247,6 @@ def tree_fill(
 
 
 @compiled
-def tree_posteriors(
-    order: IntArray,
-    parents: IntArray,
-    sizes: IntArray,
-    starts: IntArray,
-    places: IntArray,
-    tables: FloatArray,
-    beliefs: FloatArray,
-) -> FloatArray:
-    """Return the probability of every state given the row, shape (n, states of all variables)."""
-    result = np.zeros(beliefs.shape)
-    for i in range(beliefs.shape[0]):
-        for position in range(len(order)):
-            j = order[position]
-            size, place, parent = sizes[j], places[j], parents[j]
-            for r in range(1 if parent < 0 else sizes[parent]):
-                above = 1.0 if parent < 0 else result[i, places[parent] + r]
-                start = starts[j] + r * size
-                total = 0.0
-                for s in range(size):
-                    total += tables[start + s] * beliefs[i, place + s]
-                if above > 0.0 and total > 0.0:
-                    for s in range(size):
-                        share = tables[start + s] * beliefs[i, place + s] / total
-                        result[i, place + s] += above * share
-    return result
-
-
-@compiled
 def complete_rows(
     codes: Codes,
     first: IntArray,

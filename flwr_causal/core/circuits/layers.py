@@ -142,13 +142,11 @@ class LocalLeaves(LeafLayer):
         for place, batch in others:
             result[place] = batch.log_density(values)
         # Only the densities of leaves over the column differ between states.
-        parts = [
-            (place, batch.state_log_densities(values, column, num_states))
-            for place, batch in seeing
-        ]
-        for _ in range(num_states):
-            for place, states in parts:
-                result[place] = next(states)
+        given = values.copy()
+        for state in range(num_states):
+            given[:, column] = state
+            for place, batch in seeing:
+                result[place] = batch.log_density(given)
             yield result
 
     def peaks(self, values: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy as np
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -129,26 +129,17 @@ class Leaf(Node, ABC):
         -------
         leaf : Leaf
         log_total : float
-            Logarithm of the sum by which the products are divided.
-
-        Raises
-        ------
-        ConfigError
-            If this kind of leaf cannot be tilted and has such a column.
+            Logarithm of the sum by which the products are divided; 0 for numbers, which have no
+            states.
         """
-        if not heights.keys().isdisjoint(self.scope):
-            raise ConfigError(
-                f"leaves of kind {self.kind!r} find no most probable number among intervals: "
-                "`predict` and `moments` return its mean"
-            )
         return self, 0.0
 
-    @abstractmethod
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return E[x] and E[x^2] of each column given the values of the row, both (n, k).
+        """Return E[x] and E[x^2] of each number given the values of the row, both (n, k).
 
-        A given value is its own mean. For a category x is the index of its state.
+        A given value is its own mean. Leaves of categories alone have none.
         """
+        raise NotImplementedError(f"a leaf of kind {self.kind!r} has no numbers")
 
     @abstractmethod
     def restrict(self, scope: Sequence[int]) -> Leaf:
@@ -227,27 +218,6 @@ class LeafBatch:
         for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
             row[:] = leaf.log_density(values[:, columns])
         return result
-
-    def state_log_densities(
-        self, values: FloatArray, column: int, num_states: int
-    ) -> Iterator[FloatArray]:
-        """Yield the log density of each leaf and row with each state of a category in turn.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (n, d)
-            The category itself is not read.
-        column, num_states : int
-            A category in the scope of all leaves.
-
-        Yields
-        ------
-        ndarray of float64, shape (number of leaves, n)
-        """
-        given = values.copy()
-        for state in range(num_states):
-            given[:, column] = state
-            yield self.log_density(given)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -1,14 +1,15 @@
 """Einsum networks: circuits over random region graphs, trained by EM on arrays (Peharz et al.).
 
 A region has K sums. Sum o of region b mixes the K x K products of the sums of its two children,
-``S_o = sum_ij weights[b, o, i, j] left_i right_j``; the regions of a level are one batched matrix
+``S_o = sum_ij weights[b, o, i, j] left_i right_j``; a level of regions is one batched matrix
 product. Region graphs are random: a *replica* splits the set of all columns into two parts, each
 part into two again, and so on, until there are ``2**depth`` leaf regions. Region b of a level with
 B regions has the children b and b + B in the next level. A *unit* is a distribution of one column,
-a normal one or probabilities of states; each column has K units in each replica. Units are
-exponential families: the log density of a leaf region's sum k is linear in the *statistics* of the
-row, 1, x and x^2 of each number and the indicators of the states of each category. All are 0 where
-the value is missing, which integrates it out.
+a normal distribution or probabilities of states; each column has K units in each replica. Units are
+exponential families: the log density of sum k of a leaf region is linear in the *statistics* of the
+row: 1, x and x^2 of each number, and the indicators of the states of each category. The statistics
+of a missing value are 0, which integrates it out. A trained network becomes a circuit of sums,
+products and leaves.
 
 Parties that hold the same columns train one circuit, that of the pooled rows. `EinsumScale` sums
 moments for standardising. Each `EStep` is an E-step: the server sends the parameters, a party

@@ -166,24 +166,6 @@ class ChowLiuTree(Leaf):
         kernels.tree_fill(codes, *self.flat, beliefs, uniforms)
         return codes[:, : len(self.scope)].astype(np.float64)
 
-    def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return E[x] and E[x^2] of each state's index given the row, both (n, k)."""
-        first, second = values.copy(), values**2
-        states = self.posteriors(values)
-        for j, own in enumerate(states):
-            index = np.arange(own.shape[1])
-            first[:, j], second[:, j] = own @ index, own @ index**2
-        return first, second
-
-    def posteriors(self, values: FloatArray) -> list[FloatArray]:
-        """Return the probability of each column's states given the row, (n, states) for each."""
-        from flwr_causal.core.circuits import kernels
-
-        beliefs = self._upward(self._codes(values))[1]
-        states = kernels.tree_posteriors(*self.flat, beliefs)
-        bounds = zip(self.flat.places, self.flat.sizes, strict=True)
-        return [states[:, place : place + size] for place, size in bounds][: len(self.scope)]
-
     def restrict(self, scope: Sequence[int]) -> ChowLiuTree:
         """Return the marginal over some of the columns.
 

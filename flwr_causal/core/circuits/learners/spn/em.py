@@ -13,7 +13,7 @@ Peharz et al.: On the latent variable interpretation in sum-product networks, TP
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, H
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -187,137 +187,99 @@ def _log_prior(layers: Layers, updates: Sequence[LeafUpdate], smoothing: float) 
 # -- leaves over one column -----------------------------------------------------------------------
 
 
-class LeafUpdate(ABC):
-    """Leaves of one kind over one column in EM: their sums over rows, and the M-step.
-
-    Attributes
-    ----------
-    numbers : ndarray of int, shape (L,)
-        Numbers of the leaves in the circuit.
-    """
-
-    numbers: IntArray
-
-    @abstractmethod
-    def features(self, values: FloatArray) -> FloatArray:
-        """Return the features (n, S) that are summed over rows, weighted by flows; 0 if missing."""
-
-    @abstractmethod
-    def updated(self, sums: FloatArray) -> list[Leaf]:
-        """Return the maximum a posteriori estimates of the leaves from sums (L, S)."""
-
-    @abstractmethod
-    def log_prior(self, leaves: Sequence[Leaf]) -> float:
-        """Return the logarithm of the prior of leaves, up to a constant."""
-
-
-class TableUpdate(LeafUpdate):
-    """Categories of one column, or histograms with the same bins.
+class LeafUpdate(NamedTuple):
+    """Leaves of one kind over one column in EM.
 
     Parameters
     ----------
-    numbers : sequence of int
-    leaf : Categorical or Histogram
-        One of the leaves.
-    values : ndarray of float64, shape (n, d)
-    row_weights : ndarray of float64, shape (n,)
-    smoothing : float
+    numbers : ndarray of int, shape (L,)
+        Numbers of the leaves in the circuit.
+    features : callable
+        Takes values (n, d) and returns the features (n, S) that are summed over rows, weighted by
+        flows; 0 if missing.
+    updated : callable
+        Takes the sums (L, S) and returns the maximum a posteriori estimates of the leaves.
+    log_prior : callable
+        Takes the leaves and returns the logarithm of their prior, up to a constant.
     """
 
-    def __init__(
-        self,
-        numbers: Sequence[int],
-        leaf: Categorical | Histogram,
-        values: FloatArray,
-        row_weights: FloatArray,
-        smoothing: float,
-    ) -> None:
-        self.numbers = np.array(numbers)
-        self._leaf = leaf
-        self._widths = table_widths(leaf)
-        self._smoothing = smoothing
-        self._rows = np.vstack((np.eye(len(self._widths)), np.zeros(len(self._widths))))
-        codes = self._codes(values)
-        counts = np.bincount(codes, row_weights, minlength=len(self._rows)).astype(np.float64)
-        self._prior = prior_masses(counts[:-1], self._widths)
+    numbers: IntArray
+    features: Callable[[FloatArray], FloatArray]
+    updated: Callable[[FloatArray], list[Leaf]]
+    log_prior: Callable[[Sequence[Any]], float]
 
-    def _codes(self, values: FloatArray) -> IntArray:
-        column = values[:, self._leaf.column]
+
+def _tables(
+    numbers: Sequence[int],
+    leaf: Categorical | Histogram,
+    values: FloatArray,
+    row_weights: FloatArray,
+    smoothing: float,
+) -> LeafUpdate:
+    """Return the update of categories of one column, or of histograms with the same bins."""
+    widths = table_widths(leaf)
+    field = "masses" if isinstance(leaf, Histogram) else "probabilities"
+    indicators = np.vstack((np.eye(len(widths)), np.zeros(len(widths))))
+
+    def codes(values: FloatArray) -> IntArray:
+        column = values[:, leaf.column]
         missing = np.isnan(column)
-        if isinstance(self._leaf, Histogram):
-            codes = np.searchsorted(self._leaf.edges, column, side="right")
+        if isinstance(leaf, Histogram):
+            found = np.searchsorted(leaf.edges, column, side="right")
         else:
-            codes = np.where(missing, 0, column).astype(np.int64)
-        return np.where(missing, len(self._widths), codes)
+            found = np.where(missing, 0, column).astype(np.int64)
+        return np.where(missing, len(widths), found)
 
-    def features(self, values: FloatArray) -> FloatArray:
-        """Return the indicators of the states or bins."""
-        return self._rows[self._codes(values)]
+    counts = np.bincount(codes(values), row_weights, minlength=len(indicators)).astype(np.float64)
+    prior = prior_masses(counts[:-1], widths)
 
-    def updated(self, sums: FloatArray) -> list[Leaf]:
-        """Return leaves of the smoothed tables."""
-        tables = smoothed_tables(sums, self._prior, self._smoothing)
-        if isinstance(self._leaf, Histogram):
-            kept = self._leaf
-            return [Histogram(kept.column, kept.edges, table, kept.tail) for table in tables]
-        return [Categorical(self._leaf.column, table) for table in tables]
+    def updated(sums: FloatArray) -> list[Leaf]:
+        tables = smoothed_tables(sums, prior, smoothing)
+        return [replace(leaf, **{field: table}) for table in tables]
 
-    def log_prior(self, leaves: Sequence[Leaf]) -> float:
+    def log_prior(leaves: Sequence[Any]) -> float:
         """Return the log-likelihood of the pseudo rows."""
-        tables = np.stack(
-            [
-                leaf.masses if isinstance(leaf, Histogram) else leaf.probabilities
-                for leaf in leaves
-                if isinstance(leaf, Histogram | Categorical)
-            ]
-        )
-        return float(self._smoothing * xlogy(self._prior, tables).sum())
+        tables = np.stack([getattr(one, field) for one in leaves])
+        return float(smoothing * xlogy(prior, tables).sum())
+
+    return LeafUpdate(np.array(numbers), lambda rows: indicators[codes(rows)], updated, log_prior)
 
 
-class NormalUpdate(LeafUpdate):
-    """Normal distributions of one column; parameters as of `TableUpdate`, without a leaf."""
+def _normals(
+    numbers: Sequence[int],
+    column: int,
+    values: FloatArray,
+    row_weights: FloatArray,
+    smoothing: float,
+) -> LeafUpdate:
+    """Return the update of normal distributions of one column."""
+    known = ~np.isnan(values[:, column]) & (row_weights > 0)
+    centre, spread = 0.0, 1.0
+    if known.any():
+        centre, spread = location_and_spread(values[known, column], row_weights[known])
 
-    def __init__(
-        self,
-        numbers: Sequence[int],
-        column: int,
-        values: FloatArray,
-        row_weights: FloatArray,
-        smoothing: float,
-    ) -> None:
-        self.numbers = np.array(numbers)
-        self._column = column
-        self._smoothing = smoothing
-        known = ~np.isnan(values[:, column]) & (row_weights > 0)
-        self._mean, self._spread = 0.0, 1.0
-        if known.any():
-            self._mean, self._spread = location_and_spread(
-                values[known, column], row_weights[known]
-            )
-
-    def features(self, values: FloatArray) -> FloatArray:
-        """Return 1, z and z^2."""
-        z = (values[:, self._column] - self._mean) / self._spread
+    def features(values: FloatArray) -> FloatArray:
+        z = (values[:, column] - centre) / spread
         known = ~np.isnan(z)
         z = np.where(known, z, 0.0)
         return np.column_stack((known, z, z**2))
 
-    def updated(self, sums: FloatArray) -> list[Leaf]:
-        """Return the smoothed normal distributions."""
-        means, variances = smoothed_normals(sums[:, 0], sums[:, 1], sums[:, 2], self._smoothing)
+    def updated(sums: FloatArray) -> list[Leaf]:
+        means, variances = smoothed_normals(sums[:, 0], sums[:, 1], sums[:, 2], smoothing)
         return [
-            Gaussian(self._column, self._mean + self._spread * mean, self._spread * sd)
+            Gaussian(column, centre + spread * mean, spread * sd)
             for mean, sd in zip(means.tolist(), np.sqrt(variances).tolist(), strict=True)
         ]
 
-    def log_prior(self, leaves: Sequence[Leaf]) -> float:
+    def log_prior(leaves: Sequence[Any]) -> float:
         """Return the logarithm of the normal and inverse-gamma prior."""
-        own = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
-        mean = (np.array([leaf.mean for leaf in own]) - self._mean) / self._spread
-        sd = np.array([leaf.sd for leaf in own]) / self._spread
-        pseudo = 0.5 * self._smoothing
+        mean = (np.array([leaf.mean for leaf in leaves]) - centre) / spread
+        sd = np.array([leaf.sd for leaf in leaves]) / spread
+        pseudo = 0.5 * smoothing
         pull = MEAN_PSEUDO_ROWS * mean**2 + pseudo * SPREAD_SHARE**2
         return float((-0.5 * pull / sd**2 - pseudo * np.log(sd)).sum())
+
+    return LeafUpdate(np.array(numbers), features, updated, log_prior)
 
 
 def leaf_updates(
@@ -335,7 +297,7 @@ def leaf_updates(
     for (_, column, _), numbers in groups.items():
         first = leaves[numbers[0]]
         if isinstance(first, Categorical | Histogram):
-            updates.append(TableUpdate(numbers, first, values, row_weights, smoothing))
+            updates.append(_tables(numbers, first, values, row_weights, smoothing))
         else:
-            updates.append(NormalUpdate(numbers, column, values, row_weights, smoothing))
+            updates.append(_normals(numbers, column, values, row_weights, smoothing))
     return updates

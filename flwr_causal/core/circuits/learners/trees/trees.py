@@ -396,33 +396,31 @@ def _product(layout: StateLayout, columns: FloatArray) -> FloatArray:
 
 def _drawn_columns(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
     """Return the probabilities of each column's states, shrunk towards a prior, both (total,)."""
-    first, owner = layout.first, layout.owner
-    rows = np.add.reduceat(counts, first)
-    evidence = [
-        np.add.reduceat(gammaln(counts + a * prior) - gammaln(a * prior), first)
-        - (gammaln(rows + a) - gammaln(a))
-        for a in PRIOR_STRENGTHS
-    ]
-    chosen = np.array(PRIOR_STRENGTHS)[first_largest(evidence, axis=0)]
-    shares_of: FloatArray = (counts + chosen[owner] * prior) / (rows + chosen)[owner]
-    return shares_of
+    rows = np.add.reduceat(counts, layout.first)[layout.owner]
+    chosen = _strengths(layout.owner, counts, prior, len(layout.first))[layout.owner]
+    return np.asarray((counts + chosen * prior) / (rows + chosen))
 
 
 def _pair_strengths(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
     """Return for each cell the best strength of a prior of its pair of columns, (total, total)."""
     d = len(layout.first)
-    left, right = np.nonzero(counts)  # cells without counts add 0 to the evidence
-    seen, given = counts[left, right], prior[left, right]
-    pair = layout.owner[left] * d + layout.owner[right]
-    rows = np.bincount(pair, seen, d * d)
+    seen = np.nonzero(counts)  # cells without counts add 0 to the evidence
+    left, right = (layout.owner[one] for one in seen)
+    chosen = _strengths(left * d + right, counts[seen], prior[seen], d * d).reshape(d, d)
+    return np.asarray(chosen[layout.owner][:, layout.owner])
+
+
+def _strengths(
+    groups: IntArray, counts: FloatArray, prior: FloatArray, num_groups: int
+) -> FloatArray:
+    """Return the strength of the prior of each group of cells with the largest evidence."""
+    rows = np.bincount(groups, counts, num_groups)
     evidence = [
-        np.bincount(pair, gammaln(seen + a * given) - gammaln(a * given), d * d)
+        np.bincount(groups, _log_rising(a * prior, counts), num_groups)
         - (gammaln(rows + a) - gammaln(a))
         for a in PRIOR_STRENGTHS
     ]
-    chosen = np.array(PRIOR_STRENGTHS)[first_largest(evidence, axis=0)].reshape(d, d)
-    strengths: FloatArray = chosen[layout.owner][:, layout.owner]
-    return strengths
+    return np.asarray(np.array(PRIOR_STRENGTHS)[first_largest(evidence, axis=0)])
 
 
 def drawn_products(

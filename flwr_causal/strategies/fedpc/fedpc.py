@@ -56,7 +56,6 @@ from flwr_causal.protocol.fedpc import CONTRACT, SUMS, FedPCPartyOptions
 from flwr_causal.runtime.algorithm import (
     Ask,
     Note,
-    Progress,
     Result,
     ReturnT,
     relayed,
@@ -108,7 +107,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.learners.training_by_sums import Summing
     from flwr_causal.core.circuits.model import CircuitModel
@@ -504,12 +503,17 @@ class FedPC(CausalStrategy):
         warnings = (*alike, *remarks.warnings)
         return Result(model=model, warnings=warnings, num_rows=remarks.num_rows, reason=reason)
 
-    def _fitted(self, state: Progress) -> CircuitModel | None:
+    def _with_parties(
+        self,
+        agreement: Agreement,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
         """Return the circuits; those that stay with the parties are asked over the grid."""
-        found: CircuitModel | None = super()._fitted(state)
-        if found is None:
+        if model is None:
             return None
-        model = replace(found, row_id=self.options.role_columns[0])
+        model = replace(model, row_id=self.options.role_columns[0])
         if not isinstance(model.density, FederatedCircuit):
             return model
         density = model.density

@@ -79,7 +79,7 @@ WRONG = [
     ("values", lambda: Ask(ONE, [1])),
     ("parties", lambda: Ask(ONE, parties="north")),
     ("so_far", lambda: Ask(ONE, so_far=Result())),
-    ("exchange", lambda: strategies.Request("one")),
+    ("exchange", lambda: strategies.Ask("one")),
     ("info", lambda: Note([1])),
     ("compute", lambda: Choice(3)),
     ("grid", lambda: simulations.Relay(APP)),

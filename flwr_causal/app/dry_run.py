@@ -13,6 +13,7 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.runtime.cost import costs_of, most_bytes
 from flwr_causal.runtime.run_directory import check_own
 from flwr_causal.runtime.schema import exchange_schema
+from flwr_causal.runtime.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ def dry_run(strategy: CausalStrategy, grid: Grid, *, settle: float = 0.0) -> dic
         check_own(Path(strategy.options.output_dir))
     federation, agreement, size = exchange_schema(strategy, grid, settle=settle)
     strategy._federation, strategy._grid = federation, grid
-    strategy._init(agreement)
+    Training(strategy, agreement, alone=True)  # refuses options that do not fit
     options, parties = strategy.options, len(federation.parties)
     exchanges = strategy._exchanges_at_most
     costs = costs_of(strategy, federation)

@@ -81,7 +81,7 @@ def execute(
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
 
-    def finished(outcome: Outcome[Any]) -> Run:
+    def finished(outcome: Outcome) -> Run:
         run: Run = outcome.run
         run.config = {**(config or {}), **run.config}
         return run

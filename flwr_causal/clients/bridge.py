@@ -46,7 +46,7 @@ from flwr_causal.protocol.bundle import (
     MAIN,
     SEED,
     Bundle,
-    Training,
+    TrainingName,
     exchange_of,
     parts_of,
 )
@@ -675,7 +675,7 @@ def _fit(
 
 
 def _in_training(
-    client: CausalClient, training: Training, config: Mapping[str, Any]
+    client: CausalClient, training: TrainingName, config: Mapping[str, Any]
 ) -> CausalClient:
     """Return the client of one training: with rows, a memory and a cache of its own."""
     if training == MAIN:
@@ -707,7 +707,10 @@ def _drawing_key(client: CausalClient, seed: int) -> int:
 
 
 def _commit(
-    client: CausalClient, training: Training, context: Context, sent: Sequence[tuple[Any, Array]]
+    client: CausalClient,
+    training: TrainingName,
+    context: Context,
+    sent: Sequence[tuple[Any, Array]],
 ) -> None:
     """Store what a training is to remember, behind its name in the node's state."""
     client.commit(sent)

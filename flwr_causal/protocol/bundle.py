@@ -47,7 +47,7 @@ MOST_REPLICATES = 10_000
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingName:
     """One of the trainings of a run.
 
     Parameters
@@ -69,7 +69,7 @@ class Training:
         return f"{_REPLICATE}{self.replicate}" if self.replicate else ""
 
     @classmethod
-    def of(cls, name: str) -> Training:
+    def of(cls, name: str) -> TrainingName:
         """Return the training of a name.
 
         Raises
@@ -92,7 +92,7 @@ class Training:
 
 
 #: The training on the parties' own rows.
-MAIN = Training()
+MAIN = TrainingName()
 
 
 class BundlePart(NamedTuple):
@@ -100,11 +100,11 @@ class BundlePart(NamedTuple):
 
     Parameters
     ----------
-    training : Training
+    training : TrainingName
     exchange : Exchange
     """
 
-    training: Training
+    training: TrainingName
     exchange: Exchange
 
     def sent(self, values: Mapping[str, T]) -> dict[str, T]:
@@ -194,7 +194,7 @@ def exchange_of(contract: Contract, values: Mapping[str, Any]) -> Exchange:
     if len(set(values[TRAININGS])) < len(values[TRAININGS]):
         raise ConfigError("The server asks one training twice in a message: start the run anew.")
     pairs = zip(values[TRAININGS], values[EXCHANGES], strict=True)
-    return bundle_of([BundlePart(Training.of(name), contract.find(own)) for name, own in pairs])
+    return bundle_of([BundlePart(TrainingName.of(name), contract.find(own)) for name, own in pairs])
 
 
 def parts_of(exchange: Exchange) -> tuple[BundlePart, ...]:

@@ -268,7 +268,7 @@ class Run(SingleThreaded, RunRecord):
         return {**values, "influence": self.influence if influence else known_influence(self)}
 
     @classmethod
-    def of(cls, outcome: Outcome[Any], **further: Any) -> Run:
+    def of(cls, outcome: Outcome, **further: Any) -> Run:
         """Return the run of an outcome of the loop.
 
         Parameters

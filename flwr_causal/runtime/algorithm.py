@@ -1,34 +1,27 @@
-"""A method's server side as one generator: what it asks, what it returns, and who runs it.
+"""What a method's server side yields and returns: the words of its generator ``train``.
 
-The generator :meth:`Algorithm.train` reads as the paper's algorithm. It yields an :class:`Ask` for
-each exchange and is given the combined replies; what it knows are its local variables. Parts that
-methods share are generators too, used by ``yield from``. It returns a :class:`Result`.
+The generator reads as the paper's algorithm. It yields an :class:`Ask` for each exchange and is
+given the combined replies; what it knows are its local variables. Parts that methods share are
+generators too, used by ``yield from``. It returns a :class:`Result`. A
+:class:`~flwr_causal.runtime.training.Training` drives it.
 """
 
 from __future__ import annotations
 
-import json
-from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import numpy as np
-
-from flwr_causal.core.arguments import FLAG, FUNCTION, check_fields, instance, or_none, shown
-from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.contract.exchange import Exchange
+from flwr_causal.core.arguments import FLAG, FUNCTION, Form, check_fields, instance, or_none
 from flwr_causal.errors import ConfigError
-from flwr_causal.runtime.method import Method, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
 
 
@@ -65,30 +58,76 @@ class Result:
     reason: str = ""
 
 
-NOTHING = Result()
+_ASK = {
+    "exchange": instance(Exchange, "an Exchange of the method's contract"),
+    **dict.fromkeys(("values", "own"), instance(Mapping, "a dict by names")),
+    "parties": Form(
+        "a collection of names, or None",
+        lambda value: isinstance(value, Collection | None) and not isinstance(value, str),
+    ),
+    "graph_stands": FLAG,
+    "so_far": or_none(FUNCTION),
+    "shared": FLAG,
+}
 
 
 @dataclass(frozen=True, eq=False)
-class Ask(Request):
-    """One exchange that a training asks for.
+class Ask:
+    """One exchange that a training asks for: what the parties are sent.
 
     Parameters
     ----------
-    exchange, values, own, parties, graph_stands
-        As of :class:`~flwr_causal.runtime.method.Request`.
+    exchange : Exchange
+        One of the method's contract.
+    values : mapping of str to ndarray, number or text
+        What every party is sent, by the names of ``exchange.sends``.
+    own : mapping of str to mapping, optional
+        By party, or by group where parties add up in groups, what only this one is sent; it is
+        added to ``values``, or replaces them. A party is not sent what is None here.
+    parties : collection of str, optional
+        The names of the parties or groups that are asked. Default: all of them.
+    graph_stands : bool, default False
+        Whether the replies do not change the graph any more. Replicates and trainings without a
+        party end here: their graphs alone count.
     so_far : callable, optional
         Returns the result that stands if the run ends here. Default: that of the request before.
     shared : bool, default False
         Whether replicates use the main training's replies, as of cut points. Such exchanges come
         before all others.
+
+    Raises
+    ------
+    ConfigError
+        If the exchange does not declare a name.
     """
 
+    exchange: Exchange
+    values: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parties: Collection[str] | None = None
+    graph_stands: bool = False
     so_far: Callable[[], Result] | None = None
     shared: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_fields(self, {"so_far": or_none(FUNCTION), "shared": FLAG})
+        check_fields(self, _ASK)
+        declared = {item.name for item in self.exchange.sends}
+        for values in (self.values, *self.own.values()):
+            for name in values:
+                if name not in declared:
+                    raise ConfigError(
+                        f"The exchange '{self.exchange.name}' does not declare '{name}' among what "
+                        f"a party is sent: {sorted(declared) or 'nothing'}. Declare it as Sent."
+                    )
+
+    def asks(self, party: str) -> bool:
+        """Return whether a party is asked."""
+        return self.parties is None or party in self.parties
+
+    def values_for(self, party: str) -> dict[str, Any]:
+        """Return everything that a party is sent."""
+        values = {**self.values, **self.own.get(party, {})}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,231 +212,3 @@ def relayed(
         if look is not None and isinstance(step, Ask):
             look(given)
         go_on = partial(steps.send, given)
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """The state of a training: what it asks next, or what it has found.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    training : generator
-        Where it has stopped; it goes on once from each state.
-    shared : list of Replies
-        The replies to the main training's shared requests.
-    choices : list
-        What the main training has chosen.
-    replicate : int
-        Its number; 0 for the main training.
-    chosen : int
-        How many choices it has had.
-    ask : Ask or None
-        What is asked next; None once it is over.
-    so_far : callable
-        Returns what stands if the run ends here.
-    info : dict
-        What the history says of the exchange before.
-    """
-
-    agreement: Agreement
-    training: Training
-    shared: list[Replies] = field(default_factory=list)
-    choices: list[Any] = field(default_factory=list)
-    replicate: int = 0
-    chosen: int = 0
-    ask: Ask | None = None
-    so_far: Callable[[], Result] = lambda: NOTHING
-    info: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def result(self) -> Result:
-        """What has been found, at the end or so far."""
-        return self.so_far()
-
-    def given(self, replies: Replies | None) -> Progress:
-        """Return the state after the replies to what is asked; None before the first request."""
-        go_on: Callable[[], Step] = partial(self.training.send, replies)
-        info: dict[str, Any] = {}
-        chosen = self.chosen
-        while True:
-            try:
-                step = go_on()
-            except StopIteration as end:
-                after = replace(self, ask=None, so_far=self._end(end.value))
-                break
-            if not isinstance(step, Ask | Note | Choice):
-                raise ConfigError(f"train() yielded {step!r}: yield an Ask, a Note or a Choice.")
-            go_on = partial(self.training.send, None)
-            if isinstance(step, Ask):
-                after = replace(self, ask=step, so_far=self._so_far(step))
-                break
-            if isinstance(step, Note):
-                info |= _plain(step.info)
-                continue
-            try:
-                go_on = partial(self.training.send, self._choice(step, chosen))
-            except Exception as error:  # as if the training had computed it
-                go_on = partial(self.training.throw, error)
-            chosen += 1
-        return replace(after, chosen=chosen, info=info)
-
-    def _end(self, returned: Any) -> Callable[[], Result]:
-        found = _checked(returned, self.agreement.names)
-        return lambda: found
-
-    def _so_far(self, ask: Ask) -> Callable[[], Result]:
-        given, names = ask.so_far, self.agreement.names
-        return self.so_far if given is None else lambda: _checked(given(), names)
-
-    def _choice(self, choice: Choice, place: int) -> Any:
-        if self.replicate:
-            # A replicate that needs fewer exchanges is here before the training: it chooses itself.
-            known = place < len(self.choices)
-            return choice.again(self.choices[place]) if known else choice.compute()
-        self.choices.append(choice.compute())
-        return self.choices[place]
-
-
-def _checked(result: Any, names: Sequence[str]) -> Result:
-    """Return what ``train`` has found, if it is a result over these columns.
-
-    Raises
-    ------
-    ConfigError
-        Naming the field of the result.
-    """
-    if not isinstance(result, Result):
-        raise ConfigError(f"train() returned {result!r}: return a Result.")
-    graph, scores, d = result.graph, result.scores, len(names)
-
-    def wrong(field: str, what: str) -> ConfigError:
-        return ConfigError(f"The result of train() has {field} that {what}.")
-
-    if graph is not None:
-        if not isinstance(graph, CausalGraph):
-            raise wrong("a graph", f"is {shown(graph)}: give a CausalGraph")
-        if tuple(graph.names) != tuple(names):
-            listed = f"{', '.join(graph.names)}; agreed are {', '.join(names)}, in this order"
-            raise wrong("a graph", f"is over {listed}")
-        if graph.kind == "dag" and not is_acyclic(graph.adjacency):
-            raise wrong("a graph", "is called a DAG and has a cycle: break it, or set its kind")
-    if scores is not None and np.shape(scores) != (d, d):
-        raise wrong("scores", f"have the shape {np.shape(scores)}: a row and a column a variable")
-    if isinstance(result.warnings, str) or not all(isinstance(w, str) for w in result.warnings):
-        raise wrong("warnings", f"are {shown(result.warnings)}: give a tuple of texts")
-    if not isinstance(result.reason, str):
-        raise wrong("a reason", f"is {shown(result.reason)}: give a text")
-    return result
-
-
-def _plain(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a Note holds, if the history's file can hold it."""
-    for name, value in info.items():
-        try:
-            json.dumps({name: value})
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"train() noted '{name}' as {shown(value)}: the history holds numbers, texts, and "
-                "lists of them. An array's `tolist()` is one."
-            ) from None
-    return info
-
-
-class Algorithm(Method[Progress]):
-    """Base of the methods whose server side is one generator.
-
-    A subclass sets ``contract`` and implements :meth:`train`. The rest of
-    :class:`~flwr_causal.runtime.method.Method` follows from it.
-    """
-
-    @abstractmethod
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
-        """Train over the parties: the paper's algorithm.
-
-        It holds no file and no clock, and asks the same for the same replies: an interrupted run is
-        resumed by running it again over the replies that were kept.
-
-        Parameters
-        ----------
-        agreement : Agreement
-            The columns that all parties use, and what is known of them.
-        replicate : int, default 0
-            The number of the replicate; 0 for the main training.
-
-        Yields
-        ------
-        Ask
-            For each exchange; the generator is given the combined
-            :class:`~flwr_causal.protocol.replies.Replies`.
-        Note
-            What the history says of the exchange before.
-        Choice
-            What replicates take over from the main training.
-
-        Returns
-        -------
-        Result
-        """
-
-    def _init(self, agreement: Agreement) -> Progress:
-        """Return the state before the first exchange."""
-        training = self.train(agreement)
-        if not isinstance(training, Generator):
-            raise ConfigError(
-                f"{type(self).__name__}.train() is no generator: yield an Ask for each exchange, "
-                "and return a Result."
-            )
-        return Progress(agreement, training).given(None)
-
-    def _request(self, state: Progress) -> Request:
-        """Return what the parties are sent next."""
-        assert state.ask is not None
-        return state.ask
-
-    def _close(self, state: Progress, replies: Replies) -> tuple[Progress, dict[str, Any]]:
-        """Return the state after an exchange, and what the history says of it."""
-        if not state.replicate and state.ask is not None and state.ask.shared:
-            state.shared.append(replies)
-        after = state.given(replies)
-        return after, after.info
-
-    def _finished(self, state: Progress) -> str | None:
-        """Return why the training is over, None to go on."""
-        return None if state.ask else state.result.reason
-
-    def _replicated(self, state: Progress, agreement: Agreement, number: int) -> Progress | None:
-        """Return the state in which a replicate begins: after the requests that it shares."""
-        training = self.train(agreement, number)
-        own = Progress(agreement, training, choices=state.choices, replicate=number).given(None)
-        for replies in state.shared:
-            own = own.given(replies)
-        return None if own.ask is not None and own.ask.shared else own
-
-    def _graph(self, state: Progress) -> CausalGraph | None:
-        """Return the graph, at the end or so far."""
-        return state.result.graph
-
-    def _fitted(self, state: Progress) -> Any:
-        """Return the fitted model, None without one."""
-        return state.result.model
-
-    def _scores(self, state: Progress) -> NDArray[Any] | None:
-        """Return the strength of every edge before the threshold."""
-        return state.result.scores
-
-    def _heterogeneity(self, state: Progress) -> Heterogeneity | None:
-        """Return the parties' own graphs, if known."""
-        return state.result.heterogeneity
-
-    def _privacy(self, state: Progress) -> dict[str, Any]:
-        """Return the guarantee of differential privacy in plain values."""
-        return dict(state.result.privacy)
-
-    def _num_rows(self, state: Progress) -> int | None:
-        """Return how many rows the parties have together; None for the sum of their numbers."""
-        return state.result.num_rows
-
-    def _warnings(self, state: Progress) -> list[str]:
-        """Return what the user should know about the run."""
-        return list(state.result.warnings)

@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.setup import Setup
+    from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.influence import Influence
-    from flwr_causal.runtime.method import Request
 
 SETUP_FILE = "agreement.json"
 # Options that may differ when a run is resumed: they do not change its result.
@@ -502,7 +502,7 @@ def digest_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     return found.hexdigest()
 
 
-def digest_of_request(request: Request) -> str:
+def digest_of_request(request: Ask) -> str:
     """Return the digest of what an exchange asks, by which it is the one of an interrupted run.
 
     Of decimal numbers it has their shape only: other processors give other last digits.

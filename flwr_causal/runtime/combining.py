@@ -46,7 +46,7 @@ class SingleReplies:
         The number of the exchange.
     """
 
-    method: Method[Any]
+    method: Method
     strategy: Any
     exchange: Exchange
     server_round: int
@@ -97,7 +97,7 @@ class SingleReplies:
 
 
 def combined_groups(
-    method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: Method, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     """Combine the sums or means of groups, as :class:`SingleReplies` does with single replies."""
     whole = isinstance(exchange, Bundle)
@@ -113,7 +113,7 @@ def of_part(part: BundlePart, replies: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _by_part(
-    method: Method[Any], bundle: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: Method, bundle: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     assert isinstance(bundle, Bundle)
     # Of a training whose parties are all missing there is nothing, and the training has failed.
@@ -125,7 +125,7 @@ def _by_part(
 
 
 def _as_declared(
-    method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: Method, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     """Combine accepted replies as declared, without Flower: sums, means or medians."""
     if not exchange.averaged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.errors import CausalError
@@ -41,7 +41,7 @@ class ExchangeCost(NamedTuple):
     further: bool
 
 
-def costs_of(method: Method[Any], federation: Federation) -> list[ExchangeCost]:
+def costs_of(method: Method, federation: Federation) -> list[ExchangeCost]:
     """Return the cost of each exchange that a training may need with its options."""
     return [_cost(method, federation.setup, exchange) for exchange in method._exchanges]
 
@@ -65,7 +65,7 @@ def most_bytes(
     return largest * exchanges * parties * trainings
 
 
-def _cost(method: Method[Any], setup: Setup, exchange: Exchange) -> ExchangeCost:
+def _cost(method: Method, setup: Setup, exchange: Exchange) -> ExchangeCost:
     try:
         sizes = exchange.sizes(method.contract.sizes(setup, setup.num_rows))
     except CausalError:  # sizes that follow from replies

@@ -424,8 +424,10 @@ class Federation:
             contents[message.metadata.dst_node_id] = message.content
             sent.append(message)
         attempt.collect(sent, contents)
-        gone = attempt.gone
-        found = find([parties[n].name for n in gone], attempt.forgotten) if find and gone else None
+        forgotten = attempt.raised(ForgottenError)
+        gone = [n for n, (code, _) in attempt.reasons.items() if code == NODE_UNAVAILABLE]
+        gone += forgotten
+        found = find([parties[n].name for n in gone], forgotten) if find and gone else None
         for old in gone:
             name = parties[old].name
             if found is not None and name in found.changed:
@@ -436,11 +438,12 @@ class Federation:
                 contents[new] = contents.pop(old)
                 attempt.reasons[new] = (REFUSED, attempt.reasons.pop(old)[1])
         if find is None:
-            self._informed.difference_update(attempt.forgotten)
+            self._informed.difference_update(forgotten)
+        changed = attempt.raised(TableChangedError)
         again = [
             self.message(node_id, contents[node_id], exchange, server_round, timeout)
             for node_id, (code, _) in attempt.reasons.items()
-            if code != NODE_UNAVAILABLE and node_id not in attempt.changed
+            if code != NODE_UNAVAILABLE and node_id not in changed
         ]
         if again:
             attempt.collect(again, contents)
@@ -448,7 +451,9 @@ class Federation:
         order = {party.name: index for index, party in enumerate(self.parties)}
         result.replies.sort(key=lambda reply: order[reply.party.name])
         result.lost = tuple(parties[n].name for n in contents if n in attempt.reasons)
-        result.changed = tuple(parties[node_id].name for node_id in attempt.changed)
+        result.changed = tuple(
+            parties[node_id].name for node_id in attempt.raised(TableChangedError)
+        )
         self._note(attempt, server_round)
         return result
 
@@ -520,25 +525,9 @@ class _Attempt:
     result: Collected = field(default_factory=Collected)
     reasons: dict[int, tuple[int, str]] = field(default_factory=dict)
 
-    @property
-    def forgotten(self) -> list[int]:
-        """The nodes that have lost their state."""
-        return self._raised(ForgottenError)
-
-    @property
-    def changed(self) -> list[int]:
-        """The nodes whose table is not the one that they have reported on."""
-        return self._raised(TableChangedError)
-
-    def _raised(self, error: type[Exception]) -> list[int]:
-        # An error travels as a text that names its class.
+    def raised(self, error: type[Exception]) -> list[int]:
+        """Return the nodes whose client has raised an error, which travels as text."""
         return [n for n, (_, reason) in self.reasons.items() if error.__name__ in reason]
-
-    @property
-    def gone(self) -> list[int]:
-        """The nodes that are not there, or have lost their state."""
-        absent = [n for n, (code, _) in self.reasons.items() if code == NODE_UNAVAILABLE]
-        return absent + self.forgotten
 
     def collect(self, messages: Sequence[Message], contents: Mapping[int, RecordDict]) -> None:
         """Send messages, add the accepted replies to the result, note why others failed."""

@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from logging import WARNING
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 from flwr.supercore import log
@@ -17,8 +17,8 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.replies import Replies, distances_of, mean_of, median_of
-from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.server_work import server_work
+from flwr_causal.runtime.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Arrival
+    from flwr_causal.runtime.method import Method
 
 # A party stands out above this distance. Measured on the papers' simulated data (26 settings of d,
 # n and K, 8 seeds): at most 2.4; of one false party at least 14, of three that agree at least 3.8
@@ -97,7 +98,7 @@ def known_influence(owner: Any) -> Influence:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOneOut(Generic[StateT]):
+class LeaveOneOut:
     """A graph that follows from one exchange of averages, and the replies to it.
 
     Parameters
@@ -116,7 +117,7 @@ class LeaveOneOut(Generic[StateT]):
         How many parties each reply stands for: 1, or those of a group.
     """
 
-    method: Method[StateT]
+    method: Method
     agreement: Agreement
     graph: CausalGraph
     exchange: Exchange
@@ -127,12 +128,12 @@ class LeaveOneOut(Generic[StateT]):
     @classmethod
     def of(
         cls,
-        method: Method[StateT],
+        method: Method,
         agreement: Agreement,
         graph: CausalGraph,
         exchange: Exchange,
         replies: Sequence[Arrival],
-    ) -> LeaveOneOut[StateT]:
+    ) -> LeaveOneOut:
         """Return an instance for the replies that arrived, with a copy of the method."""
         kept = copy.copy(method)
         kept.state, kept._federation, kept._grid = None, None, None
@@ -176,11 +177,20 @@ class LeaveOneOut(Generic[StateT]):
             by_rows = self.exchange.weight == "rows"
             combined = mean_of(arrays, rows if by_rows else np.delete(self.counts, index))
         own_rows = {name: int(own) for name, own in zip(others, rows, strict=True)}
-        before = self.method._init(dataclasses.replace(self.agreement, rows=own_rows))
-        state, _ = self.method._close(before, Replies(tuple(others), combined))
-        graph = self.method._graph(state)
+        agreement = dataclasses.replace(self.agreement, rows=own_rows)
+        training = Training(self.method, agreement, alone=True)
+        training.give(Replies(tuple(others), combined))
+        graph = training.result.graph
         assert graph is not None
         return change_between(self.graph, graph, float(self._distances[index]))
+
+
+def left_out(training: Training) -> Influence:
+    """Return by party the change of the graph in the training without it."""
+    graph = training.result.graph
+    if graph is None:
+        return {}
+    return {party: change_between(graph, other) for party, other in training.without().items()}
 
 
 def change_between(graph: CausalGraph, other: CausalGraph, distance: float | None = None) -> Change:

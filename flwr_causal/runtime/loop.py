@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
@@ -19,6 +20,7 @@ from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
 from flwr_causal.doubts.parties import odd_parties, party_warnings
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import MAIN, parts_of
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime.checkpoint import (
@@ -39,19 +41,20 @@ from flwr_causal.runtime.influence import (
     LeaveOneOut,
     influence_warnings,
     known_influence,
+    left_out,
 )
-from flwr_causal.runtime.method import Method, StateT
+from flwr_causal.runtime.method import Method
 from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
-from flwr_causal.runtime.trainings import Trainings
+from flwr_causal.runtime.training import Training
 from flwr_causal.runtime.wrappers import check_composes, check_wrapper
 from flwr_causal.secure.server import SecureSum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from flwr.serverapp import Grid
@@ -60,8 +63,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
-    from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.outcome import Record
 
     OnRound = Callable[[Record], None]
@@ -85,17 +89,17 @@ GRID = Form(
 
 @single_threaded()
 def run(
-    method: Method[StateT],
+    method: Method,
     grid: Grid,
     *,
     strategy: Strategy | None = None,
-    state: StateT | None = None,
+    state: Training | None = None,
     config: dict[str, records.Value] | None = None,
     settle: float = 0.0,
     on_round: OnRound | None = None,
     initial_arrays: Mapping[str, NDArray[Any]] | None = None,
     write_results: bool = True,
-) -> Outcome[StateT]:
+) -> Outcome:
     """Run a method over the nodes of a grid, from the schema exchange to the graph.
 
     Parameters
@@ -106,8 +110,8 @@ def run(
         Flower's grid, or a ``LocalGrid``.
     strategy : Strategy, optional
         One of Flower's differential-privacy wrappers around ``method``; None for the method itself.
-    state : StateT, optional
-        A saved state to go on from; the parties are asked for their schema again.
+    state : Training, optional
+        That of another run's outcome, to go on from; the parties are asked for their schema again.
     config : dict, optional
         Further plain values that go to the clients with each message.
     settle : float, default 0.0
@@ -139,15 +143,13 @@ def run(
     """
     check_argument("run", "method", method, instance(Method, "a strategy, such as Moments()"))
     check_argument("run", "grid", grid, GRID)
-    outcome: Outcome[StateT] = Outcome()
+    outcome = Outcome(as_run=method._as_run)
     if method._stepwise is not None:
         method._stepwise.end()
         method._stepwise = None
     # What an earlier run has assumed is not stated by this one.
     method._decide({}, ())
     method._initial = checked_initial(method, initial_arrays or {})
-    if (method.options.replicates or method.options.leave_one_out) and strategy is None:
-        method = Trainings(method)  # type: ignore[assignment]
     wrapper = "" if strategy is None else type(strategy).__name__
     session = Session(method, strategy or method, grid, outcome, config or {}, wrapper)
     session.write_results = write_results
@@ -156,12 +158,12 @@ def run(
             if strategy is not None:
                 check_wrapper(method, strategy)
             session.begin(settle, state)
-            while (reason := method._finished(session.state)) is None:
+            while session.training.asked:
                 session.check_rounds()
                 record = session.exchange()
                 if on_round is not None:
                     on_round(record)
-            session.completed(reason)
+            session.completed()
         except BaseException as error:
             session.failed(error)
             raise
@@ -174,12 +176,12 @@ class _Remembered(NamedTuple):
     """A request of which parties remember something, and the parties that answered it."""
 
     number: int
-    request: Request
+    request: Ask
     parties: tuple[str, ...]
 
 
 @dataclass
-class Session(Generic[StateT]):
+class Session:
     """A run from the schema exchange to its end.
 
     Parameters
@@ -217,10 +219,10 @@ class Session(Generic[StateT]):
         What the parties were sent in the exchange by which the method compares them.
     """
 
-    method: Method[StateT]
+    method: Method
     strategy: Any
     grid: Grid
-    outcome: Outcome[StateT]
+    outcome: Outcome
     config: dict[str, records.Value]
     wrapper: str = ""
     write_results: bool = True
@@ -234,14 +236,12 @@ class Session(Generic[StateT]):
     compared: Mapping[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
 
-    def __post_init__(self) -> None:
-        self.outcome.as_run = self.method._as_run
-
     @property
-    def state(self) -> StateT:
-        """The method's state."""
-        assert self.method.state is not None
-        return self.method.state
+    def training(self) -> Training:
+        """The generators of the run."""
+        state: Training | None = self.method.state
+        assert state is not None
+        return state
 
     @property
     def federation(self) -> Federation:
@@ -255,7 +255,7 @@ class Session(Generic[StateT]):
             log(WARNING, warning)
             self.outcome.warnings.append(warning)
 
-    def begin(self, settle: float, state: StateT | None) -> None:
+    def begin(self, settle: float, state: Training | None) -> None:
         """Run the schema exchange, and take the steps of the run that is resumed."""
         method, outcome, checkpoint = self.method, self.outcome, None
         outcome.config = plain_options(method) | ({WRAPPER: self.wrapper} if self.wrapper else {})
@@ -294,7 +294,7 @@ class Session(Generic[StateT]):
             self.checkpoint, self.resuming = checkpoint, False
 
     def _agree(
-        self, settle: float, checkpoint: Checkpoint | None = None, state: StateT | None = None
+        self, settle: float, checkpoint: Checkpoint | None = None, state: Training | None = None
     ) -> None:
         """Run the schema exchange and set the first state."""
         method, outcome = self.method, self.outcome
@@ -316,21 +316,32 @@ class Session(Generic[StateT]):
                 outcome.history,
                 outcome.failures,
             )
-        outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.groups = {name: list(group) for name, group in agreement.groups.items()}
+        outcome.tables = digests_of(federation)
+        method._grid = self.grid
+        self._train(federation, agreement, state)
+
+    def _train(
+        self, federation: Federation, agreement: Agreement, state: Training | None = None
+    ) -> None:
+        """Begin the training of these parties, or go on with one."""
+        method, outcome = self.method, self.outcome
+        outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.warnings = list(agreement.warnings)
         outcome.answered = {party.name: 0 for party in federation.parties}
-        outcome.tables = digests_of(federation)
-        method._federation, method._grid = federation, self.grid
+        method._federation = federation
         with server_work(method, "The initial state"):
-            method.state = method._init(agreement) if state is None else state
+            method.state = Training(method, agreement) if state is None else state
 
     def check_rounds(self) -> None:
         """Raise a FederationError if the training has had all exchanges that it may use."""
         method, taken = self.method, 0
         for record in self.outcome.history:
             taken = 0 if "started_again" in record else taken + 1
-        if taken >= method.options.max_rounds + method.exchanges_beyond:
+        beyond = method.exchanges_beyond
+        if method.options.replicates or method.options.leave_one_out:  # which may begin last
+            beyond = method.options.max_rounds + 2 * beyond
+        if taken >= method.options.max_rounds + beyond:
             raise FederationError(
                 f"The method '{method.method}' has not finished after {taken} exchanges "
                 f"(max_rounds={method.options.max_rounds}): raise max_rounds. If no number is "
@@ -375,13 +386,12 @@ class Session(Generic[StateT]):
                 "secure_aggregation the run does not go on without them. "
                 f"{federation.latest_reasons()}. Start the run again once all of them can answer."
             )
-        info: dict[str, Any] = {}
-        before, replies, arrivals = self.state, Replies(), cast("Sequence[Arrival]", ())
-        if changed:
-            info["started_again"] = 1
-        elif lost:
-            info["started_again"] = 1
-            self._start_again(lost)
+        info: Mapping[str, Any] = {}
+        replies, arrivals = Replies(), cast("Sequence[Arrival]", ())
+        if changed or lost:
+            info = {"started_again": 1}
+            if not changed:
+                self._start_again(lost)
         else:
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 arrivals = asking.arrivals(collected)
@@ -389,7 +399,7 @@ class Session(Generic[StateT]):
             info = self.close(request, replies)
         record = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
-            self._look_at_parties(before, request, arrivals)
+            self._look_at_parties(request, arrivals)
         failures = tuple(self.federation.failures[known_failures:])
         if changed:
             self._start_over(changed)
@@ -399,23 +409,24 @@ class Session(Generic[StateT]):
             self._keep(step if exchange.kept and not self.wrapper else None)
         return record
 
-    def request(self) -> Request:
+    def request(self) -> Ask:
         """Return what the parties are sent next."""
         method = self.method
         with server_work(method, f"Exchange {self.outcome.rounds + 1}"):
-            request = method._asked = method._request(self.state)
+            request = method._asked = self.training.ask()
         return request
 
-    def close(self, request: Request, replies: Replies) -> dict[str, Any]:
+    def close(self, request: Ask, replies: Replies) -> Mapping[str, Any]:
         """Take the next step on combined replies; return what the history says of it."""
         method, number = self.method, self.outcome.rounds + 1
         with server_work(method, f"Exchange {number} ('{request.exchange.name}')"):
-            method.state, info = method._close(self.state, replies)
+            info = self.training.give(replies)
+        method._asked = None
         self._took_part(number, request, replies.answered)
         return info
 
     def recorded(
-        self, exchange: Exchange, info: dict[str, Any], collected: Collected, started: float
+        self, exchange: Exchange, info: Mapping[str, Any], collected: Collected, started: float
     ) -> Record:
         """Add an exchange to the history, and return its record."""
         self.outcome.schema_bytes += collected.setup_bytes
@@ -431,9 +442,7 @@ class Session(Generic[StateT]):
         self.outcome.history.append(record)
         return record
 
-    def _look_at_parties(
-        self, before: StateT, request: Request, replies: Sequence[Arrival]
-    ) -> None:
+    def _look_at_parties(self, request: Ask, replies: Sequence[Arrival]) -> None:
         """Keep the replies of an exchange of averages, which the parties can be compared by.
 
         They are known one by one where nothing wraps the method and no secure sum hides them; of
@@ -441,54 +450,43 @@ class Session(Generic[StateT]):
         differ by design.
         """
         method, exchange = self.method, request.exchange
-        if exchange.name == method._compared_in and len(replies) > 1:
-            self._keep_compared(before, request, replies)
-        known = exchange.averaged and self.strategy is method and len(replies) > 1
-        if not known or self.federation.setup.targets:
+        compared = exchange.name == method._compared_in
+        known = exchange.averaged and self.strategy is method and not self.federation.setup.targets
+        part = parts_of(exchange)[0]
+        if len(replies) < 2 or not (compared or known) or part.training != MAIN:
             return
-        main: Method[Any] = method
-        state: Any = before
-        if isinstance(method, Trainings):
-            if method.inner._finished(state.main) is not None:
-                return
-            main, state, part = method.main_part(state)
-            exchange, replies = part.exchange, of_part(part, replies)
+        replies = of_part(part, replies)
+        if compared:
+            self.by_party = {reply.party.name: reply.arrays for reply in replies}
+            self.compared = request.values
+        if not known:
+            return
         # Of a group that lacks a party neither means nor variances are known.
-        complete = all(reply.count == 1 or self._is_whole(reply) for reply in replies)
-        moments = any(item.values == "second-moments" for item in exchange.returns)
+        groups = self.federation.groups
+        complete = all(
+            reply.count == 1 or len(groups[reply.party.name]) == len(reply.members)
+            for reply in replies
+        )
+        moments = any(item.values == "second-moments" for item in part.exchange.returns)
         if moments and complete:
             self.by_party = {reply.party.name: reply.arrays for reply in replies}
         # Where the training compares the parties itself it says how they differ.
-        last = self.outcome.rounds == 1 and method._finished(self.state) is not None
-        if last and not exchange.single_means:
-            self._weigh(main, exchange, replies)
+        last = self.outcome.rounds == 1 and not self.training.asked
+        if last and not part.exchange.single_means:
+            self._weigh(part.exchange, replies)
 
-    def _keep_compared(self, before: Any, request: Request, replies: Sequence[Arrival]) -> None:
-        """Keep each party's sums, by which the method compares them, and what they are of."""
-        method: Any = self.method
-        if isinstance(method, Trainings):
-            if method.inner._finished(before.main) is not None:
-                return
-            replies = of_part(method.main_part(before)[2], replies)
-        self.by_party = {reply.party.name: reply.arrays for reply in replies}
-        self.compared = request.values
-
-    def _is_whole(self, reply: Arrival) -> bool:
-        """Return whether the sum of a group has all of its parties."""
-        return len(self.federation.groups[reply.party.name]) == len(reply.members)
-
-    def _weigh(self, method: Method[Any], exchange: Exchange, replies: Sequence[Arrival]) -> None:
+    def _weigh(self, exchange: Exchange, replies: Sequence[Arrival]) -> None:
         """Prepare the influence of the parties, where the graph follows from this exchange alone.
 
         It is computed at once where a party stands out, and later only if it is read: it takes
         about as long as the run for each party. A resumed run, which has no single replies, has it
         only where a party stands out.
         """
+        method, outcome = self.method, self.outcome
         with server_work(method, "The results after exchange 1"):
-            graph = self.method._graph(self.state)
+            graph = self.training.result.graph
         if graph is None:
             return
-        outcome = self.outcome
         assert outcome.agreement is not None
         left_out = LeaveOneOut.of(method, outcome.agreement, graph, exchange, replies)
         outcome.influence = left_out
@@ -498,38 +496,37 @@ class Session(Generic[StateT]):
             )
 
     def _keep(self, step: KeptExchange | None = None) -> None:
-        """Write the run to its directory; a full disk does not end the run."""
-        if self.checkpoint is None or self.kept:
-            return
+        """Write the run to its directory."""
         outcome = self.outcome
         if self.method._federation is not None:
             outcome.note_failures(self.federation)
-        try:
+        if self.checkpoint is None or self.kept:
+            return
+        with self._writing(self.checkpoint, outcome.rounds - 1):
             if step is not None:
                 self.checkpoint.exchange(step)
             self.checkpoint.note(outcome.summary(), outcome.history)
-        except OSError as error:
-            self._cannot_write(self.checkpoint, error, outcome.rounds - 1)
 
     def _fix(self, number: int, sums: Sequence[Sequence[str]]) -> None:
         """Keep which parties are in secure sums; refuse others than before an interruption."""
-        if self.checkpoint is None:
-            return
+        if self.checkpoint is not None:
+            with self._writing(self.checkpoint, number - 1):
+                self.checkpoint.fix(number, sums)
+
+    @contextmanager
+    def _writing(self, checkpoint: Checkpoint, number: int) -> Iterator[None]:
+        """Let the run go on where the block cannot write: a full disk does not end it."""
         try:
-            self.checkpoint.fix(number, sums)
+            yield
         except OSError as error:
-            self._cannot_write(self.checkpoint, error, number - 1)
+            warning = (
+                f"The run cannot be written to '{checkpoint.directory}' ({error.strerror}): it "
+                f"goes on, but can be resumed only after exchange {number}. Free the disk."
+            )
+            self.note(warning)
+            self.checkpoint = None
 
-    def _cannot_write(self, checkpoint: Checkpoint, error: OSError, number: int) -> None:
-        warning = (
-            f"The run cannot be written to '{checkpoint.directory}' ({error.strerror}): it goes "
-            f"on, but can be resumed only after exchange {number}. Free the disk."
-        )
-        log(WARNING, warning)
-        self.outcome.warnings.append(warning)
-        self.checkpoint = None
-
-    def _needed(self, request: Request) -> int:
+    def _needed(self, request: Ask) -> int:
         """Return how many parties must reply: the quorum, at most all that were asked."""
         quorum = self.federation.needed(
             self.method.options.fraction_train, self.method.options.quorum
@@ -537,7 +534,7 @@ class Session(Generic[StateT]):
         asked = sum(request.asks(label) for label in self.federation.labels.values())
         return quorum if request.parties is None else max(1, min(quorum, asked))
 
-    def _took_part(self, number: int, request: Request, parties: tuple[str, ...]) -> None:
+    def _took_part(self, number: int, request: Ask, parties: tuple[str, ...]) -> None:
         """Note whose replies an exchange has used."""
         answered = self.outcome.answered
         for name in parties:
@@ -605,17 +602,17 @@ class Session(Generic[StateT]):
             f"The training started again without {who} after exchange {number}: sums over "
             "different parties cannot be combined."
         )
-        outcome.warnings = [*agreement.warnings, *self._restarting(warning)]
-        outcome.agreement, outcome.parties = agreement, others.parties
-        method._federation = replace(
-            others,
-            size=federation.size,
-            failures=federation.failures,
-            connected=federation.connected,
+        own = self._restarting(warning)
+        self._train(
+            replace(
+                others,
+                size=federation.size,
+                failures=federation.failures,
+                connected=federation.connected,
+            ),
+            agreement,
         )
-        outcome.answered = dict.fromkeys(agreement.rows, 0)
-        with server_work(method, "The initial state"):
-            method.state = method._init(agreement)
+        outcome.warnings += own
 
     def _start_over(self, changed: Sequence[str]) -> None:
         """Start the training again with a new schema exchange, since tables have changed.
@@ -665,13 +662,13 @@ class Session(Generic[StateT]):
             else:
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = self._asked_again(step)
-                    method.state, _ = method._close(self.state, step.replies)
+                    self.training.give(step.replies)
                 self._took_part(int(step.record["round"]), request, step.replies.answered)
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(
                         step.influence,
-                        method._graph(self.state),
+                        self.training.result.graph,
                         median=method.options.takes_median,
                     )
             outcome.history.append(step.record)
@@ -682,18 +679,15 @@ class Session(Generic[StateT]):
             if party.name in lost:
                 federation.left(party)
         absent = ", ".join(party.name for party in federation.parties if not party.has_node)
-        if absent and method._finished(self.state) is None:
-            warning = (
+        if absent and self.training.asked:
+            self.note(
                 f"The run was resumed after exchange {outcome.rounds} without {absent}, which did "
                 "not answer."
             )
-            log(WARNING, warning)
-            outcome.warnings.append(warning)
 
-    def _asked_again(self, step: KeptExchange) -> Request:
+    def _asked_again(self, step: KeptExchange) -> Ask:
         """Return what the method asks next, which must be what a kept exchange had asked."""
-        over = self.method._finished(self.state) is not None
-        request = None if over else self.method._request(self.state)
+        request = self.training.ask() if self.training.asked else None
         if request is None or digest_of_request(request) != step.asked:
             raise CheckpointError(
                 f"The run in '{self.method.options.output_dir}' cannot be resumed: exchange "
@@ -759,33 +753,33 @@ class Session(Generic[StateT]):
             REPLAY.name, method.method, self.outcome.rounds, packed(requests), config=self.config
         )
 
-    def set_results(self) -> None:
-        """Set graph, model and the rest from the last complete state."""
+    def set_results(self) -> str:
+        """Set graph, model and the rest from what the training has found; return why it is over."""
         method, outcome = self.method, self.outcome
-        state = outcome.state = method.state
-        if state is None:
-            return
+        training: Training | None = method.state
+        outcome.state = training
+        if training is None:
+            return ""
         with server_work(method, f"The results after exchange {outcome.rounds}"):
-            graph = method._graph(state)
-            outcome.graph = None if graph is None else method._annotated(state, graph)
+            found, agreement = training.result, training.agreement
+            graph = found.graph
+            outcome.graph = None if graph is None else method._annotated(graph, agreement)
             total = self.federation.total
             # Rows that several parties have are in the totals as often.
             counted = None if method._columns_differ else total
-            outcome.num_rows = counted.all.rows if counted else method._num_rows(state)
+            outcome.num_rows = counted.all.rows if counted else found.num_rows
             outcome.model = method._with_parties(
-                state, method._fitted(state), self.by_party, self.federation.summed_reports
+                agreement, found.model, self.by_party, self.federation.summed_reports
             )
-            if isinstance(method, Trainings) and method.options.leave_one_out:
-                outcome.influence = method.influence(cast("Any", state))
-            outcome.scores = method._scores(state)
-            outcome.heterogeneity = method._heterogeneity(state)
-            outcome.privacy = method._privacy(state)
-            outcome.warnings += method._warnings(state)
-            outcome.disagreement = method._disagreement(
-                state, outcome.model, self.by_party, self.compared
-            )
+            if method.options.leave_one_out:
+                outcome.influence = left_out(training)
+            outcome.scores, outcome.heterogeneity = found.scores, found.heterogeneity
+            outcome.privacy = dict(found.privacy)
+            outcome.warnings += [*method._warnings(graph), *found.warnings]
+            outcome.disagreement = method._disagreement(outcome.model, self.by_party, self.compared)
             outcome.warnings += [*self._odd_parties(), *self._differences()]
             outcome.warnings += self._without_groups()
+        return found.reason
 
     def _odd_parties(self) -> list[str]:
         """Return the warnings of parties that differ from the others."""
@@ -823,10 +817,10 @@ class Session(Generic[StateT]):
             for name, reasons in missing.items()
         ]
 
-    def completed(self, reason: str) -> None:
+    def completed(self) -> None:
         """Set the results of a method that has finished."""
         outcome = self.outcome
-        self.set_results()
+        reason = self.set_results()
         outcome.stop_reason, outcome.status = reason, "completed"
         log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, reason)
 
@@ -851,18 +845,14 @@ class Session(Generic[StateT]):
         try:
             self.method._write(self.outcome, resumable=not self.wrapper)
         except Exception as error:
-            warning = (
+            self.note(
                 f"The results cannot be written to '{directory}': {error} They are in the outcome."
             )
-            log(WARNING, warning)
-            self.outcome.warnings.append(warning)
 
     def end(self) -> None:
         """Bring the directory up to date, and make the method as good as new."""
         method = self.method
         self.outcome.seconds = time.perf_counter() - self.started
-        if method._federation is not None:
-            self.outcome.note_failures(method._federation)
         self._keep()
         self.let_go()
         ended = self.outcome.status in ("completed", "failed")
@@ -873,7 +863,7 @@ class Session(Generic[StateT]):
         method.release, method._clipping_norm, method._clipping_mod = None, 0.0, ""
 
 
-def plain_options(method: Method[Any]) -> dict[str, Any]:
+def plain_options(method: Method) -> dict[str, Any]:
     """Return the method's id and its options as plain values."""
     options = {
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
@@ -886,7 +876,7 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
 
 
 def checked_initial(
-    method: Method[Any], arrays: Mapping[str, NDArray[Any]]
+    method: Method, arrays: Mapping[str, NDArray[Any]]
 ) -> Mapping[str, NDArray[Any]]:
     """Return the arrays that a run starts from; shapes are checked once the columns are known.
 

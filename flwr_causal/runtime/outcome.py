@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flwr.serverapp.strategy import Result
 
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime.influence import Deferred
-from flwr_causal.runtime.method import StateT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +23,13 @@ if TYPE_CHECKING:
     from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Failure, Federation, Party
+    from flwr_causal.runtime.training import Training
 
     Record = dict[str, Any]
 
 
 @dataclass
-class Outcome(Generic[StateT]):
+class Outcome:
     """The result of a run; after an error, the result up to the last exchange.
 
     Parameters
@@ -80,7 +80,7 @@ class Outcome(Generic[StateT]):
     model: Any = None
     scores: NDArray[np.float64] | None = None
     heterogeneity: Heterogeneity | None = None
-    state: StateT | None = None
+    state: Training | None = None
     agreement: Agreement | None = None
     parties: tuple[Party, ...] = ()
     num_rows: int | None = None
@@ -94,7 +94,7 @@ class Outcome(Generic[StateT]):
     error: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     status: Literal["running", "completed", "failed", "stopped"] = "running"
-    as_run: Callable[[Outcome[StateT]], Any] | None = field(default=None, repr=False)
+    as_run: Callable[[Outcome], Any] | None = field(default=None, repr=False)
     disagreement: pd.DataFrame | None = None
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
@@ -198,7 +198,7 @@ class CausalResult(Result):
         Graph, history, stop reason and the rest.
     """
 
-    outcome: Outcome[Any] = field(default_factory=Outcome)
+    outcome: Outcome = field(default_factory=Outcome)
 
 
 def numbers_of(record: Record) -> dict[str, records.Number]:

@@ -38,7 +38,7 @@ PATIENCE = 120.0
 
 
 def find_returned(
-    method: Method[Any],
+    method: Method,
     grid: Grid,
     federation: Federation,
     absent: Collection[str],
@@ -95,7 +95,7 @@ def find_returned(
 
 
 def reconnected(
-    method: Method[Any],
+    method: Method,
     grid: Grid,
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from logging import INFO
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.supercore import log
@@ -40,7 +40,7 @@ def watching(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def server_work(method: Method[Any], step: str) -> Iterator[None]:
+def server_work(method: Method, step: str) -> Iterator[None]:
     """Run the block as a step of the server, for at most ``server_timeout`` seconds, an option.
 
     Of long work the log says what is done, of how much and since when.

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Party
-    from flwr_causal.runtime.method import Method, Request
+    from flwr_causal.runtime.method import Method
 
 #: How a message names the strategy around the method, which the method does not know.
 WRAPPER = "The strategy around it"
@@ -57,12 +58,12 @@ class Stepwise:
     """
 
     def __init__(
-        self, method: Method[Any], config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
+        self, method: Method, config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
     ) -> None:
-        self.method, self.outcome = method, Outcome[Any]()
+        self.method, self.outcome = method, Outcome(as_run=method._as_run)
         self.session = Session(method, method, grid, self.outcome, {}, WRAPPER)
         #: What is asked at present, of whom, and what came back.
-        self.asked: Request
+        self.asked: Ask
         self.number = 0
         self.arrays = ArrayRecord()
         self.sent: dict[int, RecordDict] = {}
@@ -140,17 +141,17 @@ class Stepwise:
 
     def evaluated(self, arrays: ArrayRecord) -> None:
         """Take the method's step on the mean; ``arrays`` then holds the weights of the graph."""
-        method, outcome = self.method, self.outcome
+        outcome = self.outcome
         if outcome.status == "running":
             with self._step():
                 if self.contents is None or len(self.contents) < len(self.parties):
                     self._note_failure()
                 else:
                     self._close(self.contents, records.unpack_arrays(arrays))
-                reason = method._finished(self.session.state)
-                outcome.graph = method._graph(self.session.state)
-                if reason is not None:
-                    self.session.completed(reason)
+                training = self.session.training
+                outcome.graph = training.result.graph
+                if not training.asked:
+                    self.session.completed()
                     self.session.end()
         _fill(arrays, weights_of(outcome.graph))
 

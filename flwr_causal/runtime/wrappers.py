@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -26,7 +26,7 @@ CLIENT_SIDE = {
 }
 
 
-def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
+def check_wrapper(method: Method, strategy: Strategy) -> None:
     """Refuse a wrapper around another method, or around exchanges that it cannot protect.
 
     Of a client-side wrapper the method keeps the norm, which the schema exchange then checks.
@@ -55,7 +55,7 @@ def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     check_wrapped(method, type(strategy).__name__)
 
 
-def check_wrapped(method: Method[Any], wrapper: str) -> None:
+def check_wrapped(method: Method, wrapper: str) -> None:
     """Refuse a method whose options do not fit a wrapper.
 
     Parameters
@@ -96,16 +96,14 @@ def check_wrapped(method: Method[Any], wrapper: str) -> None:
         check_composes(method, wrapper, exchange, sent)
 
 
-def _expect_clipping(method: Method[Any], wrapper: object) -> None:
+def _expect_clipping(method: Method, wrapper: object) -> None:
     """Let the schema exchange check that the parties clip, where the wrapper leaves it to them."""
     for kind, mod in CLIENT_SIDE.items():
         if isinstance(wrapper, kind):
             method._clipping_norm, method._clipping_mod = float(wrapper.clipping_norm), mod
 
 
-def check_composes(
-    method: Method[Any], wrapper: str, exchange: Exchange, names: Sequence[str]
-) -> None:
+def check_composes(method: Method, wrapper: str, exchange: Exchange, names: Sequence[str]) -> None:
     """Refuse a privacy wrapper around an exchange to which it cannot add its noise.
 
     Parameters

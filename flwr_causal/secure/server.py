@@ -81,7 +81,7 @@ _NOT_UNMASKED = (
 )
 
 
-def with_groups(method: Method[Any], parties: Sequence[Party]) -> list[Party]:
+def with_groups(method: Method, parties: Sequence[Party]) -> list[Party]:
     """Return the parties with their groups, where there are any.
 
     Raises
@@ -99,7 +99,7 @@ def with_groups(method: Method[Any], parties: Sequence[Party]) -> list[Party]:
     return [replace(party, group=groups[party.name]) for party in parties]
 
 
-def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
+def check_parties(method: Method, parties: Sequence[Party]) -> None:
     """Check that the parties of a run can add up securely.
 
     Raises
@@ -133,7 +133,7 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
         )
 
 
-def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]:
+def agreed_keys(method: Method, parties: Sequence[Party]) -> dict[str, Any]:
     """Return the parties' keys, where sums are secure sums or columns differ; else nothing.
 
     Raises
@@ -164,7 +164,7 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
     return agreed
 
 
-def _key_of(method: Method[Any], party: Party) -> str:
+def _key_of(method: Method, party: Party) -> str:
     """Return the party's public key; of one that is absent from a resumed run any that is valid.
 
     Where columns differ the others then answer, and the run ends as where it is lost after the
@@ -203,7 +203,7 @@ def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]
             )
 
 
-def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple[Totals, Collected]:
+def ask_totals(method: Method, grid: Grid, federation: Federation) -> tuple[Totals, Collected]:
     """Run the exchange of totals.
 
     Parameters
@@ -680,7 +680,7 @@ class SecureSum:
         As of :func:`ask_sum`.
     """
 
-    method: Method[Any]
+    method: Method
     federation: Federation
     exchange: Exchange
     server_round: int
@@ -690,7 +690,7 @@ class SecureSum:
     @classmethod
     def of(
         cls,
-        method: Method[Any],
+        method: Method,
         exchange: Exchange,
         messages: Sequence[Message],
         server_round: int,

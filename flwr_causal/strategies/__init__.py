@@ -7,7 +7,6 @@ from flwr_causal.lazy import lazily
 if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
     from flwr_causal.runtime.loop import run
-    from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.options import CausalOptions
     from flwr_causal.runtime.outcome import Outcome
     from flwr_causal.strategies.base import CausalStrategy
@@ -36,7 +35,6 @@ __all__ = [
     "Note",
     "NotearsADMM",
     "Outcome",
-    "Request",
     "Result",
     "TwoDBN",
     "run",
@@ -58,7 +56,6 @@ _HOMES = {
     "Moments": "flwr_causal.strategies.moments.moments",
     "NotearsADMM": "flwr_causal.strategies.notears_admm",
     "Outcome": "flwr_causal.runtime.outcome",
-    "Request": "flwr_causal.runtime.method",
     "TwoDBN": "flwr_causal.strategies.two_dbn",
     "run": "flwr_causal.runtime.loop",
 }

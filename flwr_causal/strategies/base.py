@@ -34,7 +34,7 @@ from flwr_causal.reports.asked import OUTCOME, TREATMENT
 from flwr_causal.reports.described import described
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
-from flwr_causal.runtime.algorithm import Algorithm, Progress
+from flwr_causal.runtime.method import Method
 from flwr_causal.runtime.options import Baselines, CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
@@ -73,7 +73,7 @@ UNSTATED = 1000
 RunAlone = Callable[..., Any]
 
 
-class CausalStrategy(FedAvg, Algorithm):
+class CausalStrategy(FedAvg, Method):
     """Base of all methods.
 
     A subclass sets ``contract``, and ``options_type`` to a frozen dataclass of its options; it
@@ -108,7 +108,6 @@ class CausalStrategy(FedAvg, Algorithm):
 
     _federation: Federation | None = None
     _grid: Grid | None = None
-    state: Progress | None = None
     _stepwise: Stepwise | None = None
 
     def __new__(cls, *positional: Any, **options: Any) -> Self:
@@ -191,7 +190,7 @@ class CausalStrategy(FedAvg, Algorithm):
         if decided != self._decided:
             self._given = {**self._stated, **decided}
             self._settle(self._given)
-        super()._decide(decided, assumed)
+        self._decided, self._assumed = dict(decided), assumed
 
     def validate(self) -> None:
         """Check that the options fit each other; subclasses extend it.
@@ -297,10 +296,6 @@ class CausalStrategy(FedAvg, Algorithm):
         """Whether a column that cannot be used is left out, in place of an error."""
         return False
 
-    def _with_total(self, agreement: Agreement, total: TableReport) -> Agreement:
-        """Complete an agreement as the base class; an error has what is assumed."""
-        return with_total(agreement, total, self.policy, self._accepts, self._left_open)
-
     def _mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values themselves, with what is assumed."""
         return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
@@ -332,7 +327,10 @@ class CausalStrategy(FedAvg, Algorithm):
             As :meth:`agree`.
         """
         self.options.check_total(agreement, total)
-        agreement = super()._complete(agreement, total, groups)
+        agreement = with_total(agreement, total, self.policy, self._accepts, self._left_open)
+        if groups:
+            rows = {name: report.rows for name, report in groups.items()}
+            agreement = replace(agreement, rows=rows, total=None)
         found = doubts_of_total(replace(agreement, total=agreement.n), total, self._expected)
         found += doubts_of_groups(groups or {}, agreement.names, self._expected)
         return replace(agreement, warnings=(*agreement.warnings, *found))
@@ -375,17 +373,17 @@ class CausalStrategy(FedAvg, Algorithm):
         lagged = self._initial.get("lagged", np.zeros(shapes["lagged"]))
         return np.concatenate([self._initial["weights"], *lagged])
 
-    def _annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
+    def _annotated(self, graph: CausalGraph, agreement: Agreement) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
         options = self.options
         graph = graph.with_knowledge(options.known) if options.known else graph
-        return options.annotated(graph, getattr(state, "agreement", None))
+        return options.annotated(graph, agreement)
 
-    def _warnings(self, state: Progress) -> list[str]:
-        """Return what the user should know about the finished run; subclasses add to it."""
-        return [*doubts_of(final=self._graph(state)), *super()._warnings(state)]
+    def _warnings(self, graph: CausalGraph | None) -> list[str]:
+        """Return what the user should know of a graph beside what the training says."""
+        return [*doubts_of(final=graph)]
 
-    def _as_run(self, outcome: Outcome[Progress]) -> Run:
+    def _as_run(self, outcome: Outcome) -> Run:
         """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
         run = Run.of(outcome, about=described(self))
         if self._entries is not None:
@@ -393,7 +391,7 @@ class CausalStrategy(FedAvg, Algorithm):
             run.config |= {role: name for role, name in roles.items() if name}
         return run
 
-    def _write(self, outcome: Outcome[Progress], *, resumable: bool) -> None:
+    def _write(self, outcome: Outcome, *, resumable: bool) -> None:
         """Write the results of a run into its ``output_dir``."""
         assert self.options.output_dir
         outcome.run.save(self.options.output_dir, influence=False, resumable=resumable)
@@ -440,12 +438,6 @@ class CausalStrategy(FedAvg, Algorithm):
 
     # Flower's side.
 
-    @property
-    def _running(self) -> Progress:
-        if self.state is None:
-            raise self._not_started()
-        return self.state
-
     def _not_started(self) -> FederationError:
         return FederationError(
             f"{type(self).__name__} has not been started. Call its start(grid=...), or that of a "
@@ -453,7 +445,7 @@ class CausalStrategy(FedAvg, Algorithm):
         )
 
     @property
-    def outcome(self) -> Outcome[Progress]:
+    def outcome(self) -> Outcome:
         """The outcome of the latest run that the ``start`` of a privacy wrapper has gone through.
 
         Raises
@@ -468,7 +460,7 @@ class CausalStrategy(FedAvg, Algorithm):
                 f"No start of a strategy around {name} has run. After {name}'s own start the "
                 "outcome is that of its result."
             )
-        outcome: Outcome[Progress] = self._stepwise.outcome
+        outcome: Outcome = self._stepwise.outcome
         if outcome.status != "completed":
             error = FederationError(
                 f"{name} has not finished after {outcome.rounds} exchanges "
@@ -488,11 +480,9 @@ class CausalStrategy(FedAvg, Algorithm):
         ``arrays`` is filled with what is sent.
         """
         if self._federation is not None and self._stepwise is None:  # in loop.run
-            state = self._running
-            if self._finished(state) is not None:
+            if self._asked is None:
                 return []
-            request = self._asked or self._request(state)
-            return self._messages(request, server_round, arrays, dict(config))
+            return self._messages(self._asked, server_round, arrays, dict(config))
         if server_round == 1:
             if self._stepwise is not None:
                 self._stepwise.end()
@@ -577,7 +567,8 @@ class CausalStrategy(FedAvg, Algorithm):
             result.train_metrics_clientapp[number] = MetricRecord(numbers_of(record))
             if evaluate_fn is None:
                 return
-            metrics = evaluate_fn(number, weights_of(self._graph(self._running)))
+            graph = self.state.result.graph if self.state else None
+            metrics = evaluate_fn(number, weights_of(graph))
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Progress, Training
+    from flwr_causal.runtime.algorithm import Training
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.options import takes
@@ -299,7 +299,7 @@ class Describe(CausalStrategy):
 
     def _with_parties(
         self,
-        state: Progress,
+        agreement: Agreement,
         model: Any,
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
@@ -307,7 +307,7 @@ class Describe(CausalStrategy):
         """Return the description with the parties whose numbers are unlike the others'."""
         if not isinstance(model, Description):
             return model
-        answered = state.agreement.rows
+        answered = agreement.rows
         known = {
             party: {column.name: column for column in report.columns}
             for party, report in reports.items()

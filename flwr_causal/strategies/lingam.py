@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Progress, Training
+    from flwr_causal.runtime.algorithm import Training
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.options import takes
 
@@ -159,16 +159,14 @@ class Lingam(CausalStrategy):
 
     def _with_parties(
         self,
-        state: Progress,
+        agreement: Agreement,
         model: Any,
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data."""
         sent = {party: arrays["moments"].sum(axis=0) for party, arrays in replies.items()}
-        return with_party_moments(
-            model, state.agreement, sent, self.options.design(state.agreement)
-        )
+        return with_party_moments(model, agreement, sent, self.options.design(agreement))
 
     def _directions(self, problem: OrderProblem, search: OrderSearch) -> FloatArray:
         """Return the residuals whose negentropy is wanted, as combinations of 1 and the columns."""

@@ -23,7 +23,7 @@ from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import epsilon_spent
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import BundlePart, Training
+from flwr_causal.protocol.bundle import BundlePart, TrainingName
 from flwr_causal.protocol.columns import PRODUCTS
 from flwr_causal.protocol.consensus import REFIT, ROUND
 from flwr_causal.protocol.contract import Contract
@@ -200,9 +200,9 @@ def test_what_follows_from_a_release_is_declared(method):
     own = METHODS[method].strategy(epsilon=1.0).client_options
     assert own.guarantee == Guarantee(1.0, 1e-5, "")
     for exchange in (*contract.exchanges, TOTALS, REPLAY, CONFIRMATION, UNMASKING, PRODUCTS):
-        for training in (Training(), Training(replicate=1), Training(without=1)):
+        for training in (TrainingName(), TrainingName(replicate=1), TrainingName(without=1)):
             part = BundlePart(training, exchange)
-            if exchange in PRIVATE[method] and training == Training():
+            if exchange in PRIVATE[method] and training == TrainingName():
                 check_released(contract, part)
                 continue
             with pytest.raises(CausalError, match="does not follow from the private release"):

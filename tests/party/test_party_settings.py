@@ -21,7 +21,7 @@ from tampering import Tampering, guarded, recorded, sent
 from flwr_causal.errors import CausalError, ConfigError, PolicyError
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import Training
+from flwr_causal.protocol.bundle import TrainingName
 from flwr_causal.protocol.options import FormError, Setting
 from flwr_causal.protocol.replay import packed
 from flwr_causal.protocol.terms import RunTerms
@@ -257,7 +257,7 @@ def test_replicates_of_the_stated_seed_are_answered(tmp_path):
     policy = "[options]\nreplicates = {most = 2}\nleave-one-out = true"
     run(method, guarded(TABLES, tmp_path, policy))
     assert len(sent(tmp_path, "sums")) == 1
-    assert Training.of("replicate 2").replicate == 2
+    assert TrainingName.of("replicate 2").replicate == 2
 
 
 def test_plain_values_of_an_exchange_are_judged(tmp_path):

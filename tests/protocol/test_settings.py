@@ -21,7 +21,7 @@ from flwr_causal.protocol.bundle import (
     SEED,
     TRAININGS,
     BundlePart,
-    Training,
+    TrainingName,
     bundle_of,
     head_of,
 )
@@ -195,7 +195,7 @@ def test_each_plain_value_of_an_exchange_is_a_setting_or_has_a_reason():
         for one in exchange.sends
         if one.shape is None
     }
-    replicate = BundlePart(Training(1), METHODS["moments"].client.contract.exchanges[0])
+    replicate = BundlePart(TrainingName(1), METHODS["moments"].client.contract.exchanges[0])
     heads = {one.name for one in bundle_of([replicate]).sends}
     common = {one.name for each in (REPLAY, UNMASKING) for one in each.sends if one.shape is None}
     assert declared | heads | common | {"within"} == known | SENT.keys()
@@ -225,7 +225,7 @@ def test_the_settings_of_requests():
     assert named(of(fedges.find("graph"), start=["fuse"]))["start"] == ["fuse"]
     assert "start" not in named(of(contract.find("local graphs"), start=np.eye(3), share=0.5))
     sums = METHODS["moments"].client.contract.find("sums")
-    parts = [BundlePart(one, sums) for one in (MAIN, Training(3), Training(without=2))]
+    parts = [BundlePart(one, sums) for one in (MAIN, TrainingName(3), TrainingName(without=2))]
     found = named(of(bundle_of(parts), **head_of(parts, 11)))
     assert (found["replicates"], found["leave_one_out"], found["seed"]) == (3, True, 11)
 
@@ -235,12 +235,12 @@ def test_the_settings_of_requests():
 )
 def test_no_training_has_such_a_name(name):
     with pytest.raises(ConfigError, match="no training"):
-        Training.of(name)
+        TrainingName.of(name)
 
 
 def test_a_trainings_name_is_read_back():
-    for training in (MAIN, Training(12), Training(without=3)):
-        assert Training.of(training.name) == training
+    for training in (MAIN, TrainingName(12), TrainingName(without=3)):
+        assert TrainingName.of(training.name) == training
 
 
 def test_the_names_of_options_are_those_of_the_methods(pytestconfig):

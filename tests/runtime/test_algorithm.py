@@ -9,8 +9,11 @@ from federations import app_of, disturbed, make_federation
 
 from flwr_causal import CausalGraph
 from flwr_causal.clients import CausalClient, answers
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.data.check.party_table import describe
+from flwr_causal.errors import ConfigError, DeadlineError, FederationError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.replies import Replies
+from flwr_causal.runtime.training import Training
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Choice, Note, Result, run
 
@@ -185,3 +188,44 @@ def test_errors_of_a_choice_are_raised_where_it_is_asked_for():
 def test_a_grid_of_ones_own():
     grid = LocalGrid(app_of(TABLES, CentredClient), 3)
     assert run(Centred(), grid).rounds == 2
+
+
+def trained(strategy):
+    """A training that has had the first exchange, and the replies to the second one."""
+    reports = {f"party {k}": describe(one, strategy.policy) for k, one in enumerate(TABLES)}
+    training = Training(strategy, strategy.agree(reports))
+    rows = np.concatenate([table.to_numpy() for table in TABLES])
+    assert training.ask().exchange is FIRST
+    info = training.give(Replies(tuple(reports), {"sums": rows.sum(axis=0)}))
+    assert info["before"] == 2
+    shift = training.ask().values["shift"]
+    return training, Replies(tuple(reports), {"moments": (rows - shift).T @ (rows - shift)})
+
+
+def test_a_training_is_driven_by_replies_alone():
+    training, replies = trained(Centred())
+    assert training.ask().exchange is SECOND
+    assert training.result.graph.num_edges == 0
+    training.give(replies)
+    assert not training.asked
+    assert training.result.reason == "two exchanges"
+    whole = of(Centred()).graph
+    np.testing.assert_allclose(training.result.graph.weights, whole.weights, atol=1e-12)
+
+
+def test_replies_after_which_the_time_is_up_change_nothing(monkeypatch):
+    training, replies = trained(Centred(replicates=2))
+    asked, result = dict(training.asked), training.result
+    assert len(asked) == 3
+
+    def late(self, name, choice, place):
+        if name.replicate:
+            raise DeadlineError("the time is up")
+        return choice.compute()
+
+    monkeypatch.setattr(Training, "_choice", late)
+    named = {f"replicate {k}: moments": replies["moments"] for k in (1, 2)}
+    with pytest.raises(DeadlineError):
+        training.give(Replies(replies.parties, replies.combined | named))
+    assert training.asked == asked
+    assert training.result.graph.equals(result.graph)

@@ -11,6 +11,7 @@ from tampering import guarded, recorded
 from flwr_causal.errors import CausalError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.training import Training
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import KilledError
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -60,13 +61,13 @@ def test_bytes_and_seconds_of_the_unmasking_are_counted():
 
 
 def test_the_sums_of_a_method_go_on_without_a_party_that_missed_the_first(monkeypatch):
-    seen, close = {}, Moments._close
+    seen, give = {}, Training.give
 
-    def watched(self, state, replies):
+    def watched(self, replies):
         seen.update(replies.combined)
-        return close(self, state, replies)
+        return give(self, replies)
 
-    monkeypatch.setattr(Moments, "_close", watched)
+    monkeypatch.setattr(Training, "give", watched)
     options = {"secure_aggregation": True, "center": "global"}
     found = simulate("moments", TABLES, wrap_grid=losing({(1, False): [2]}), **options)
     centred = pd.concat(TABLES).to_numpy().mean(axis=0)

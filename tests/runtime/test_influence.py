@@ -14,6 +14,7 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.influence import LeaveOneOut, change_between
+from flwr_causal.runtime.training import Training
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -162,8 +163,8 @@ def test_no_party_of_the_papers_simulations_is_named(sizes, seed):
 
 def test_it_is_computed_when_it_is_read(monkeypatch):
     calls = []
-    close = Moments._close
-    monkeypatch.setattr(Moments, "_close", lambda *args: calls.append(1) or close(*args))
+    give = Training.give
+    monkeypatch.setattr(Training, "give", lambda *args: calls.append(1) or give(*args))
     found = simulate("moments", HONEST.tables)
     assert len(calls) == 1
     assert found.influence is found.influence
@@ -186,7 +187,7 @@ def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
     assert loaded.influence == whole.influence
     assert whole.influence == simulate("moments", FALSE).influence
     with monkeypatch.context() as patched:
-        patched.setattr(Moments, "_warnings", killed)
+        patched.setattr(Moments, "_disagreement", killed)
         with pytest.raises(KilledError):
             simulate("moments", FALSE, output_dir=tmp_path / "killed")
     resumed = simulate("moments", FALSE, output_dir=tmp_path / "killed", resume=True)

@@ -21,9 +21,10 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import checkpoint
+from flwr_causal.runtime.training import Training
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import KilledError, Killing, Relay
-from flwr_causal.strategies import NotearsADMM
+from flwr_causal.strategies import NotearsADMM, Result
 
 LINEAR = make_federation(d=4, n=200, parties=3).tables
 SERIES = [
@@ -313,7 +314,12 @@ def test_code_that_asks_something_else_is_refused(tmp_path, monkeypatch):
 
 def test_code_that_needs_fewer_exchanges_is_refused(tmp_path, monkeypatch):
     interrupted(tmp_path, exchange=8)
-    monkeypatch.setattr(NotearsADMM, "_finished", lambda self, state: "early")
+
+    def early(self, agreement, replicate=0):
+        return Result(reason="early")
+        yield
+
+    monkeypatch.setattr(NotearsADMM, "train", early)
     with pytest.raises(ConfigError, match=r"exchange 1 asked something else"):
         resumed(tmp_path)
 
@@ -825,8 +831,6 @@ def test_the_history_grows_by_what_is_new_and_a_line_that_was_cut_short_is_not_r
 
 def test_what_is_sent_is_prepared_once_an_exchange(monkeypatch):
     prepared = []
-    request = NotearsADMM._request
-    monkeypatch.setattr(
-        NotearsADMM, "_request", lambda self, state: prepared.append(1) or request(self, state)
-    )
+    ask = Training.ask
+    monkeypatch.setattr(Training, "ask", lambda self: prepared.append(1) or ask(self))
     assert simulate("notears-admm", LINEAR, max_rounds=8).rounds == len(prepared)

@@ -10,6 +10,7 @@ from flwr_causal.core import limits
 from flwr_causal.core.limits import check_deadline, each, in_progress, steps
 from flwr_causal.errors import CausalError, DeadlineError, FederationError
 from flwr_causal.runtime import server_work
+from flwr_causal.runtime.training import Training
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -88,13 +89,13 @@ def test_no_graph_is_made_of_a_solution_that_is_cut_short(clock):
 
 
 def test_the_final_graph_has_a_limit_too(clock, monkeypatch):
-    def graph(self, state):
+    def annotated(self, graph, agreement):
         clock.tick = 1000.0
         for _ in range(10):
             check_deadline()
         raise AssertionError("the time was up")
 
-    monkeypatch.setattr(Moments, "_graph", graph)
+    monkeypatch.setattr(Moments, "_annotated", annotated)
     with pytest.raises(DeadlineError, match=r"^The results after exchange 1:") as caught:
         run(Moments(), spy(TABLES))
     outcome = caught.value.outcome
@@ -104,13 +105,13 @@ def test_the_final_graph_has_a_limit_too(clock, monkeypatch):
 
 
 def test_the_first_error_stands_where_the_last_state_gives_no_graph(clock, monkeypatch):
-    def graph(self, state):
+    def annotated(self, graph, agreement):
         raise CausalError("no graph")
 
     def on_round(record):
         clock.tick = 1000.0
 
-    monkeypatch.setattr(NotearsADMM, "_graph", graph)
+    monkeypatch.setattr(NotearsADMM, "_annotated", annotated)
     with pytest.raises(DeadlineError) as caught:
         run(admm(), spy(TABLES), on_round=on_round)
     outcome = caught.value.outcome
@@ -134,10 +135,10 @@ def test_a_run_is_resumed_with_more_time(clock, tmp_path):
 
 @pytest.mark.parametrize("error", [np.linalg.LinAlgError("Singular matrix"), OverflowError("inf")])
 def test_arithmetic_that_fails_is_an_error_of_the_run(monkeypatch, error):
-    def close(self, state, replies):
+    def give(self, replies):
         raise error
 
-    monkeypatch.setattr(Moments, "_close", close)
+    monkeypatch.setattr(Training, "give", give)
     with pytest.raises(FederationError, match=r"Exchange 1 .*cannot compute .*units") as caught:
         run(Moments(), spy(TABLES))
     assert caught.value.outcome.rounds == 0
@@ -311,4 +312,4 @@ def test_replicates_are_counted(monkeypatch):
     told = []
     with server_work.watching(told.append):
         run(Moments(replicates=3), spy(TABLES))
-    assert any("trainings after their replies, 4 of 4" in one for one in told)
+    assert any("further trainings after their replies, 3 of 3" in one for one in told)

@@ -23,9 +23,9 @@ from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.table_digest import digest
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import BundlePart, Training, bundle_of, exchange_of, parts_of
+from flwr_causal.protocol.bundle import BundlePart, TrainingName, bundle_of, exchange_of, parts_of
 from flwr_causal.protocol.contract import Contract
-from flwr_causal.runtime.trainings import drawn_parties
+from flwr_causal.runtime.training import drawn_parties
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Result
@@ -303,7 +303,7 @@ def test_faults_of_replicates():
 
 
 def test_a_bundle_declares_what_its_parts_declare():
-    parts = [BundlePart(Training(), _STEP), BundlePart(Training(replicate=2), _STEP)]
+    parts = [BundlePart(TrainingName(), _STEP), BundlePart(TrainingName(replicate=2), _STEP)]
     bundle = bundle_of(parts)
     assert bundle_of(parts[:1]) is _STEP
     assert bundle.same_parties

@@ -16,7 +16,7 @@ from flwr_causal.secure import party as secure
 from flwr_causal.secure.words import Size
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
-from flwr_causal.strategies import Moments, NotearsADMM, run
+from flwr_causal.strategies import Ask, Moments, NotearsADMM, run
 
 SIZE = Size(2, 3)
 VECTOR = np.arange(5, dtype=np.uint64)
@@ -287,14 +287,15 @@ def test_a_refused_question_is_in_the_partys_record(tmp_path):
 
 def test_values_that_differ_by_party_must_be_declared():
     from flwr_causal.protocol.consensus import ROUND
-    from flwr_causal.strategies import Request
 
     class ByParty(NotearsADMM):
-        def _request(self, state):
-            asked = super()._request(state)
-            if asked.exchange is not ROUND:
-                return asked
-            return Request(ROUND, asked.values, {"party 1": {"penalty": 0.5}})
+        def train(self, agreement, replicate=0):
+            steps, replies = super().train(agreement, replicate), None
+            while True:
+                step = steps.send(replies)
+                if isinstance(step, Ask) and step.exchange is ROUND:
+                    step = replace(step, own={"party 1": {"penalty": 0.5}})
+                replies = yield step
 
     with pytest.raises(CausalError, match=r"'round' sends different values .*by_party=True"):
         run(ByParty(**ADMM), spy(TABLES))

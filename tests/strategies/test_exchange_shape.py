@@ -22,7 +22,7 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Note, Request, Result, run
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Note, Result, run
 
 VALUES = ["high", "low", "none"]
 
@@ -276,17 +276,17 @@ def test_sampling_asks_some_parties_only():
 
 def test_a_request_says_only_what_is_declared():
     with pytest.raises(ConfigError, match=r"'count' does not declare 'edges'.*nothing.*Sent"):
-        Request(COUNT, {"edges": np.eye(2)})
+        Ask(COUNT, {"edges": np.eye(2)})
     with pytest.raises(ConfigError, match=r"'grow' does not declare 'rows'"):
-        Request(GROW, own={"party 1": {"rows": 3}})
+        Ask(GROW, own={"party 1": {"rows": 3}})
 
 
 def test_what_a_party_alone_is_sent_goes_before_what_all_are_sent():
-    request = Request(GROW, {"position": 0, "neighbour": "x"}, {"a": {"position": 1}}, {"a", "b"})
+    request = Ask(GROW, {"position": 0, "neighbour": "x"}, {"a": {"position": 1}}, {"a", "b"})
     assert request.values_for("a") == {"position": 1, "neighbour": "x"}
     assert request.values_for("b") == {"position": 0, "neighbour": "x"}
     assert [request.asks(name) for name in "abc"] == [True, True, False]
-    assert Request(GROW).asks("c")
+    assert Ask(GROW).asks("c")
 
 
 @dataclass(frozen=True, kw_only=True)

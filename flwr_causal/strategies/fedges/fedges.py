@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Progress, Step, Training
+    from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
@@ -551,7 +551,7 @@ class FedGES(JoiningStrategy):
         return "" if self.options.secure_aggregation else FIT.name
 
     def _disagreement(
-        self, state: Progress, model: Any, replies: Mapping[str, Arrays], asked: Mapping[str, Any]
+        self, model: Any, replies: Mapping[str, Arrays], asked: Mapping[str, Any]
     ) -> pd.DataFrame | None:
         """Compare the parties by the tables of the families that each of them sent."""
         if not replies or not getattr(model, "tables", ()):

@@ -35,7 +35,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import majority_warning
 from flwr_causal.doubts.tables import nominal_numbers
 from flwr_causal.protocol.fedpc import CONTRACT, FedPCPartyOptions
-from flwr_causal.runtime.algorithm import Progress, Result, relayed
+from flwr_causal.runtime.algorithm import Result, relayed
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.runtime.options import Baselines
 from flwr_causal.sources.own_circuits import ONE_PASS
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.arrays import Arrays, BoolArray
     from flwr_causal.core.circuits.composed.composition import Composition
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
@@ -267,12 +267,17 @@ class FedPC(CausalStrategy):
         """
         return one_pass(domain, presence, rows, self.options.num_products, self.options.seed)
 
-    def _fitted(self, state: Progress) -> CircuitModel | None:
+    def _with_parties(
+        self,
+        agreement: Agreement,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
         """Return the circuits; those that stay with the parties are asked over the grid."""
-        found: CircuitModel | None = super()._fitted(state)
-        if found is None:
+        if model is None:
             return None
-        model = replace(found, row_id=self.options.role_columns[0])
+        model = replace(model, row_id=self.options.role_columns[0])
         if not isinstance(model.density, FederatedCircuit):
             return model
         density = model.density

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
-    from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.moments.solvers.solver import Outcome
@@ -203,13 +202,13 @@ class MomentsTables(JoiningStrategy):
 
     def _with_parties(
         self,
-        state: Progress,
+        agreement: Agreement,
         model: Any,
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
     ) -> Any:
         """Return a system with each party's moments in the units of its own."""
-        options, agreement = self.options, state.agreement
+        options = self.options
         if options.takes_scores:
             agreement = in_scores(agreement)
         design = solved_design(agreement, options)

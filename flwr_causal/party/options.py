@@ -84,15 +84,15 @@ fedpc:
     expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto head=BOOL|auto
     identifiers=auto|fail image=TEXT
     learner=auto|class-conditional|trees|spn|einsum|decision-tree leave_one_out=BOOL
-    max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em numbers=TEXT
-    output_dir=TEXT precision=float64|float32 products=NUMBER queries=federated|central
-    quorum=NUMBER replicas=NUMBER replicates=NUMBER resample=auto|rows|parties resume=BOOL
-    round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
-    signing_key=TEXT small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL
-    sums=NUMBER target=TEXT text_columns=fail|drop|keep trained=TEXT
-    training=auto|sums|triples|one-pass unshared_columns=fail|drop|keep variant=default|paper
-    weights=auto|counts|classes|em
+    leaves=auto|gaussian|histogram max_rounds=NUMBER max_states=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep|em numbers=TEXT output_dir=TEXT precision=float64|float32
+    products=NUMBER queries=federated|central quorum=NUMBER replicas=NUMBER replicates=NUMBER
+    resample=auto|rows|parties resume=BOOL round_timeout=NUMBER row_id=TEXT
+    secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL sums=NUMBER target=TEXT
+    text_columns=fail|drop|keep trained=TEXT training=auto|sums|triples|one-pass
+    unshared_columns=fail|drop|keep variant=default|paper weights=auto|counts|classes|em
 lingam:
     aggregation=mean|median center=auto|global|party|series|phase changed_tables=fail|restart
     columns=TEXT constant_columns=fail|drop|keep dictionary=TEXT

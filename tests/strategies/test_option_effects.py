@@ -25,6 +25,7 @@ VALUES = {
     "candidates": [1],
     "center": ["party", "global", "series"],
     "class_root": [False],
+    "leaves": ["histogram"],
     "clusters": [2],
     "components": [2],
     "correlation": [0.9],

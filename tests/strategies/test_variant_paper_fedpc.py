@@ -56,7 +56,7 @@ def explicit(tables, domain, clusters, num_products, **options):
             task._replace(columns=tuple(own.index(domain.names[j]) for j in task.columns))
             for task in tasks
         ]
-        learner = LearnSPN(blocks=False, class_root=False, **options)
+        learner = LearnSPN(blocks=False, class_root=False, leaves="gaussian", **options)
         values = own.encode(table)
         parties.append(
             train_party(

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part
 from flwr_causal.errors import ConfigError
 
 OptionsT = TypeVar("OptionsT")
+
+#: Leaves of numbers, see :class:`SpnOptions`.
+NumericLeaf: TypeAlias = Literal["auto", "gaussian", "histogram"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +154,9 @@ class SpnOptions(Part):
     class_root : bool, default True
         Learner "spn": whether the root is a sum over the classes, which separates these better. In
         the paper the class is a column like the others.
+    leaves : {"auto", "gaussian", "histogram"}, default "auto"
+        Learner "spn": leaves of numbers; "auto" chooses by the leave-one-out log-likelihood. With
+        ``variant="paper"`` "gaussian".
     """
 
     text = "learner='spn'"
@@ -159,6 +165,7 @@ class SpnOptions(Part):
     correlation: float | None = bounded(None, least=0, below=1)
     split_rows: float = bounded(60.0, above=0)
     class_root: bool = True
+    leaves: NumericLeaf = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,9 +32,9 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.options import SpnOptions
+from flwr_causal.core.circuits.learners.options import NumericLeaf, SpnOptions
 from flwr_causal.core.circuits.learners.spn.em import checked_weights, expectation_maximisation
-from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
+from flwr_causal.core.circuits.learners.spn.leaves import LeafFit
 from flwr_causal.core.circuits.learners.spn.splits import (
     cluster_rows,
     dependent_pairs,
@@ -100,7 +100,7 @@ class LearnSPN(SpnOptions):
 
     Parameters
     ----------
-    blocks, correlation, split_rows, class_root
+    blocks, correlation, split_rows, class_root, leaves
         See :class:`~flwr_causal.core.circuits.learners.options.SpnOptions`.
     clusters : int, default 2
         Number of children of a sum.
@@ -111,8 +111,6 @@ class LearnSPN(SpnOptions):
         Bins of a number, for the test and the clusters.
     smoothing : float, default 2
         Pseudo rows of each leaf; see `leaves`.
-    leaves : {"auto", "gaussian", "histogram"}, default "auto"
-        Leaves of numbers; ``"auto"`` chooses by the leave-one-out log-likelihood.
     target : str, optional
         A category. The root is then a sum over its states, and rows in which it is missing are left
         out, unless ``class_root`` is False.
@@ -129,7 +127,6 @@ class LearnSPN(SpnOptions):
     significance: float = 1e-4
     bins: int = 6
     smoothing: float = 2.0
-    leaves: NumericLeaf = "auto"
     target: str | None = None
     em_steps: int = 0
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import xlogy
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.options import NumericLeaf
     from flwr_causal.core.circuits.nodes import Leaf
 
 Numbers = FloatArray | float
-NumericLeaf = Literal["auto", "gaussian", "histogram"]
-
 #: Prior of normal distributions, see above. On breast cancer the test log-likelihood of learn_spn
 #: changes by less than .1 nats from .03 to .5 and from .1 to .5.
 MEAN_PSEUDO_ROWS = 0.1

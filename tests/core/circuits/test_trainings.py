@@ -201,6 +201,12 @@ def test_sums_that_contradict_each_other_are_named():
     assert found(rows=81) == "its sums count 80 rows, but the party reported 81"
     allows = "the sums of a column are larger than its rows and the sums of squares allow"
     assert found(second=0.5 * sums["first"] ** 2 / sums["counts"]) == allows
+    counts = sums["counts"] * [1, 1, 0]
+    assert "no party was announced to hold together" in found(
+        counts=counts, first=sums["first"] * [1, 1, 0], second=sums["second"] * [1, 1, 0]
+    )
+    counts = sums["counts"] + [[0, 0, 1], [0, 0, -1]]
+    assert found(counts=counts) == "its columns have different numbers of rows"
     exchange, asked = reached(learner.training(plan), plan, [values], LeafMoments)
     sums = exchange.sums(values, plan, asked)
     tables = sums["tables"].copy()

@@ -81,8 +81,8 @@ CONCENTRATION = 4.0
 #: Least number of batches of a pass over few rows, and of rows of such a batch: after few M-steps
 #: the circuit is still near its random start.
 LEAST_BATCHES, LEAST_ROWS = 10, 20
-#: Rows of which the products of all pairs of sums are computed at a time.
-CHUNK = 256
+#: Products of pairs of sums, of all levels, for the rows that are counted at a time: 8 MB.
+PRODUCTS = 2**21
 
 
 # -- region graphs ---------------------------------------------------------------------------------
@@ -275,7 +275,9 @@ class RegionNetwork:
         DataError
             If a row is impossible under the network.
         """
-        parts = [values[at : at + CHUNK] for at in range(0, max(len(values), 1), CHUNK)]
+        k = parameters["means" if len(self.numbers) else "probabilities"].shape[2]
+        size = max(1, PRODUCTS // (self.regions[..., 0].size * k * k))
+        parts = [values[at : at + size] for at in range(0, max(len(values), 1), size)]
         return add(self._counts(parameters, part) for part in parts)
 
     def _counts(self, parameters: Arrays, values: FloatArray) -> Arrays:

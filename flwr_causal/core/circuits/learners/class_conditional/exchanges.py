@@ -97,8 +97,12 @@ class LeafScale(SumsExchange):
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
         held = sums["counts"].any(axis=0)
-        for counts in sums["counts"].T[held]:
-            yield from miscounted(counts, plan, rows)
+        counts = sums["counts"][:, held]
+        yield from miscounted(counts[:, :1], plan, rows if held.any() else 0)
+        if (counts != counts[:, :1]).any():
+            yield "its columns have different numbers of rows"
+        if held.any() and not ((asked["patterns"] > 0) == held).all(axis=1).any():
+            yield "it counts rows of columns that no party was announced to hold together"
         first, second = sums["first"][..., None], sums["second"][..., None]
         yield from impossible(sums["counts"], first, second)
 

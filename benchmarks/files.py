@@ -150,15 +150,38 @@ def netsim(
     return World(parties, data.truth, options={"order": 1})
 
 
-def tabular(seed: int, data_dir: Path | None, table: str, scale: float = 1.0) -> World:
+def tabular(
+    seed: int, data_dir: Path | None, table: str, scale: float = 1.0, encoded: bool = False
+) -> World:
     """Return a table with a class, divided into rows for training and for the test.
 
     ``table`` is "breast-cancer" (comes with scikit-learn), "income" or "credit"; ``scale`` is the
-    share of the training rows that are used.
+    share of the training rows that are used; ``encoded`` prepares the table as :func:`as_numbers`
+    does.
     """
     frame, target = _TABLES[table](data_dir)
+    if encoded:
+        frame = as_numbers(frame, target)
     train, test = DIVISIONS[table]
     return _divided(frame, target, train, test, seed, scale)
+
+
+def as_numbers(frame: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Return a table as Seng et al. (2025, appendix D.1) prepare it.
+
+    Categories become numbers by the target encoder of scikit-learn, empty cells the median of their
+    column, and all columns but the class are standardised.
+    """
+    from sklearn.preprocessing import TargetEncoder
+
+    columns = frame.drop(columns=target)
+    texts = columns.select_dtypes(exclude="number").columns.tolist()
+    if texts:
+        known = columns[texts].astype(str)
+        encoder = TargetEncoder(target_type="binary", random_state=0)
+        columns[texts] = encoder.fit(known, frame[target]).transform(known)
+    columns = columns.fillna(columns.median())
+    return ((columns - columns.mean()) / columns.std(ddof=0)).assign(**{target: frame[target]})
 
 
 def _breast_cancer(data_dir: Path | None) -> tuple[pd.DataFrame, str]:

@@ -130,8 +130,9 @@ class TableFacts(TypedDict, total=False):
         The columns, and those whose units may be compared with each other.
     held, unsure : mapping of str to Holders
         The columns and who has them; without those of which a dictionary lists all values.
-    dominated, apart : mapping of str to sequence of str
-        By column the parties where one row has most of the variance, where values lie apart.
+    dominated, apart, empty : mapping of str to sequence of str
+        By column the parties where one row has most of the variance, where values lie apart, where
+        there is no value.
     far : mapping of str to str
         By column in how many rows of whom values are far outside all others.
     spreads, levels : mapping of str to str
@@ -163,6 +164,7 @@ class TableFacts(TypedDict, total=False):
     unsure: Mapping[str, Holders]
     dominated: Mapping[str, Sequence[str]]
     apart: Mapping[str, Sequence[str]]
+    empty: Mapping[str, Sequence[str]]
     far: Mapping[str, str]
     spreads: Mapping[str, str]
     levels: Mapping[str, str]
@@ -222,6 +224,11 @@ def facts_of(
         "unsure": unsure,
         "dominated": dominated,
         "apart": where(held, lambda _, column: column.apart),
+        "empty": {
+            name: parties
+            for name, holders in held.items()
+            if (parties := [p for p, one in holders.items() if reports[p].is_empty(one)])
+        },
         "far": far,
         "spreads": spreads,
         "levels": levels,
@@ -321,9 +328,9 @@ def doubts_by(**facts: Unpack[TableFacts]) -> tuple[str, ...]:
 def where(
     held: Mapping[str, Holders], strikes: Callable[[str, ColumnReport], bool]
 ) -> dict[str, list[str]]:
-    """Return by column the parties whose report of it meets a condition; none: no entry."""
+    """Return by column the parties where its name and report meet a condition; none: no entry."""
     found = {
-        name: [party for party, column in holders.items() if strikes(party, column)]
+        name: [party for party, column in holders.items() if strikes(name, column)]
         for name, holders in held.items()
     }
     return {name: parties for name, parties in found.items() if parties}
@@ -603,27 +610,6 @@ def _numbers_rows(report: TableReport, column: ColumnReport) -> bool:
 def _spread(n: int) -> float:
     """Return the sum of the squared deviations of n successive whole numbers from their mean."""
     return n * (n**2 - 1) / 12
-
-
-def _of_states(held: Mapping[str, Holders], strikes: Callable[[str, str], bool]) -> Fields:
-    """Find the columns with a state of some sort, given a column's name and one of its states."""
-    return at(
-        {
-            name: parties
-            for name, holders in held.items()
-            for parties in [
-                [p for p, one in holders.items() if any(strikes(name, k) for k in one.states)]
-            ]
-            if parties
-        }
-    )
-
-
-def _without_values(
-    reports: Mapping[str, TableReport], held: Mapping[str, Holders], **further: Any
-) -> Fields:
-    """Find columns that a party has without a single value, or whose counts it withholds."""
-    return at(where(held, lambda party, column: reports[party].is_empty(column)), **further)
 
 
 def _own_states(
@@ -963,8 +949,8 @@ RULES: tuple[Notice, ...] = (
         "`describe`, where counts below `minimum_count` are withheld: the party has no value "
         "there, or too few to tell",
         'Nothing; `small_counts="report"` tells all',
-        finds=lambda reports, held, expected: (
-            _without_values(reports, held, fewest=expected.fewest) if expected.fewest > 1 else ()
+        finds=lambda empty, expected: at(
+            empty if expected.fewest > 1 else {}, fewest=expected.fewest
         ),
     ),
     FactRule(
@@ -973,9 +959,7 @@ RULES: tuple[Notice, ...] = (
         "takes it as a column that the party lacks.",
         'With `missing_values="keep"` or `"em"`',
         'Remove the column there; with "em" nothing',
-        finds=lambda reports, held, expected: (
-            () if expected.fewest > 1 else _without_values(reports, held)
-        ),
+        finds=lambda empty, expected: at({} if expected.fewest > 1 else empty),
     ),
     FactRule(
         "Some columns have their own name among their states: {listed}. The header line may be "
@@ -983,7 +967,9 @@ RULES: tuple[Notice, ...] = (
         "its first row was taken for the names. Remove such rows, or add the header.",
         "A header line within the table, or a file without one",
         "Remove the line; add a header",
-        finds=lambda unsure: _of_states(unsure, lambda name, state: _plain(state) == _plain(name)),
+        finds=lambda unsure: at(
+            where(unsure, lambda name, one: any(_plain(k) == _plain(name) for k in one.states))
+        ),
     ),
     FactRule(
         "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
@@ -1002,7 +988,9 @@ RULES: tuple[Notice, ...] = (
         "`?`, a blank, -999, `NA` in a column of text",
         "Leave such fields empty, or name the texts in `missing_texts` "
         "([missing values](how_to/missing_values.md#which-cells-are-missing))",
-        finds=lambda unsure: _of_states(unsure, lambda _, state: _plain(state) in LIKE_MISSING),
+        finds=lambda unsure: at(
+            where(unsure, lambda _, one: any(_plain(k) in LIKE_MISSING for k in one.states))
+        ),
     ),
     FactRule(
         "Some columns are taken as categories, and most of their values are numbers: {listed}. A "

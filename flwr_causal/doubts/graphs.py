@@ -18,7 +18,7 @@ from flwr_causal.core.linear.determined import tells_combinations
 from flwr_causal.core.series.design import companion_radius, split_blocks, stacked_edges
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
-from flwr_causal.data.check.rules import Notice, Rule, listed, told
+from flwr_causal.data.check.rules import FactRule, Notice, listed, told
 from flwr_causal.doubts.parties import PARTY_RULES
 from flwr_causal.doubts.tables import COMBINATION, LEFT_OUT, combination, times
 
@@ -399,7 +399,7 @@ _TIERS = (
 )
 
 RULES: tuple[Notice, ...] = (
-    Rule(
+    FactRule(
         "{edges} of next to no strength {are} left out ({listed}): a standard deviation of the "
         f"cause moves the effect by less than {NEGLIGIBLE:g} of its own. Such weights are "
         "rounding, as fits to too few rows give, or columns whose units differ by many powers of "
@@ -415,7 +415,7 @@ RULES: tuple[Notice, ...] = (
         "last round",
         "`epsilon` of `moments`, whose noise is of one exchange; `refit=False`",
     ),
-    Rule(
+    FactRule(
         "The units of the columns may have decided {decided}: what the graph leaves unexplained of "
         "{high!r} is {times} that of {low!r} (standard deviations), and {means}. {may_turn}Compare "
         f"with standardize=True. {_TIERS}",
@@ -426,7 +426,7 @@ RULES: tuple[Notice, ...] = (
         "(moments.md#additive-effects-modeladditive))",
         finds=_by_units,
     ),
-    Rule(
+    FactRule(
         "With standardised columns the directions that the rows leave open are arbitrary. "
         f"{{may_turn}}{_TIERS}",
         "With `standardize=True`: edges that the equivalence class, and in the search of "
@@ -435,7 +435,7 @@ RULES: tuple[Notice, ...] = (
         "undirected; `lingam` where noise is not Gaussian",
         finds=_arbitrary,
     ),
-    Rule(
+    FactRule(
         "The search for the causal order was cut short after {cut_after} exchanges: moves that "
         "would improve the likelihood may be left. Raise max_rounds.",
         "`lingam`: more exchanges than `max_rounds` would be needed",
@@ -443,7 +443,7 @@ RULES: tuple[Notice, ...] = (
         title="The search for the causal order was cut short",
         finds=lambda cut_after: [{"cut_after": cut_after}],
     ),
-    Rule(
+    FactRule(
         "The noise of {noises} of {d} variables cannot be told from Gaussian noise ({listed}; "
         f"likelihood ratio, level {GAUSSIAN_CHANCE:g}). LiNGAM finds the direction of an edge only "
         "if the noise of its cause or of its effect is not Gaussian: the direction of {count} of "
@@ -455,12 +455,12 @@ RULES: tuple[Notice, ...] = (
         'Tiers of background knowledge; `solver="class"` of `moments`; more rows',
         finds=_of_gaussian_noise,
     ),
-    Rule(COMBINATION, finds=_untold),
-    Rule(
+    FactRule(COMBINATION, finds=_untold),
+    FactRule(
         LEFT_OUT,
         finds=lambda relations, names: listed(repr(names[j]) for j, _ in relations),
     ),
-    Rule(
+    FactRule(
         "Hidden common causes are likely: a graph with them explains the rows better (its BIC by "
         "{gain:.1f} times the cost of an edge). {listed} would have a hidden common cause, and "
         "edges and directions of this graph about them may be wrong. Compare with "
@@ -478,7 +478,7 @@ RULES: tuple[Notice, ...] = (
             else ()
         ),
     ),
-    Rule(
+    FactRule(
         "The graph does not fit the rows (p = {p_value:.1g}), and some columns are positive and "
         "skewed: {listed}. The effects of such amounts are often linear between their logarithms "
         "and not between their values: set scale='normal-scores', or take logarithms of these "
@@ -494,7 +494,7 @@ RULES: tuple[Notice, ...] = (
             else ()
         ),
     ),
-    Rule(
+    FactRule(
         "The rows do not settle the graph: {count} of {of} edges of the best graph are left out, "
         "since graphs of redrawn moments seldom have them ({listed}). Hidden common causes are the "
         "usual reason with many rows: no graph without them fits, and chance decides among "
@@ -511,7 +511,7 @@ RULES: tuple[Notice, ...] = (
             of=int(edges.sum()),
         ),
     ),
-    Rule(
+    FactRule(
         "The graph has {edges}, but {listed} usually {come} before everything else that is "
         "measured, and cannot be an effect of it. If so, state it as background knowledge (option "
         "'knowledge') with the tiers [[{tier}], [all other columns]].",
@@ -520,7 +520,7 @@ RULES: tuple[Notice, ...] = (
         title="The graph has ..., but ... usually",
         finds=_too_early,
     ),
-    Rule(
+    FactRule(
         "Intervals of effects of numbers on categories may be wrong: {listed}. The linear fit of "
         "the probability of a state is below 0 or above 1 near the mean, so the probability itself "
         "is curved. Compare with model='curved', which fits curves (docs/effects.md).",
@@ -534,7 +534,7 @@ RULES: tuple[Notice, ...] = (
             for i in causes
         ),
     ),
-    Rule(
+    FactRule(
         "The fitted system is {word} stationary (spectral radius {radius:.3f}, stationary below "
         "1): the series may have trends or be random walks, for which regressions find spurious "
         "effects. Take differences, or use center='series' if only the series' levels differ.",
@@ -543,7 +543,7 @@ RULES: tuple[Notice, ...] = (
         'Differences; `center="series"`',
         finds=_hardly_stationary,
     ),
-    Rule(
+    FactRule(
         "The regressions of {listed} on their causes had not converged after {steps} exchanges or "
         "more: the causes nearly tell the states apart. Few rows may have one of the states, or a "
         "cause is another name of it.",
@@ -552,7 +552,7 @@ RULES: tuple[Notice, ...] = (
         '`parameters="moments"`',
         finds=lambda unfinished, steps: listed(map(repr, unfinished), most=3, steps=steps),
     ),
-    Rule(
+    FactRule(
         "Centres and scales do not fit {listed}: these columns are clipped, or lost in the noise. "
         "Give their usual values and deviations, from public knowledge, by the option 'scales' "
         "('x=10:2' for a centre of 10 and a scale of 2).",
@@ -562,7 +562,7 @@ RULES: tuple[Notice, ...] = (
         title="Centres and scales do not fit ...",
         finds=lambda unfit: listed(unfit),
     ),
-    Rule(
+    FactRule(
         "On {judged} the accuracy, {accuracy:.3f}, does not exceed the share of the most frequent "
         "class, {majority:.3f}: always guessing it is as good. {remedy}",
         "`fedpc` with a target, where there are test rows or a query",

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.fit_check import LEVEL
-from flwr_causal.data.check.rules import Rule, listed, told
+from flwr_causal.data.check.rules import FactRule, listed, told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -171,7 +171,7 @@ def _odd(odd: Mapping[str, str], parties: Collection[str], remedies: Sequence[st
 
 
 PARTY_RULES = (
-    Rule(
+    FactRule(
         "{party} differs from {whom}: {said}.{doubt} {mend}, or run without it "
         "(run.without({party!r}); on nodes the option expected_parties){ways}. run.disagreement "
         "has the numbers.",
@@ -182,7 +182,7 @@ PARTY_RULES = (
         title="... differs from ...",
         finds=_odd,
     ),
-    Rule(
+    FactRule(
         "{count} more parties differ from the others: {listed}.",
         finds=lambda odd: listed([*odd][MOST_NAMED:], count=len(odd) - MOST_NAMED),
     ),

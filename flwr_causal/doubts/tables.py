@@ -19,7 +19,7 @@ from flwr_causal.core.ties import as_ranked
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import columns_of, normal, some_parties
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
-from flwr_causal.data.check.rules import Notice, Rule, listed, told
+from flwr_causal.data.check.rules import FactRule, Notice, listed, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -127,8 +127,9 @@ class TableFacts(TypedDict, total=False):
         The columns, and those whose units may be compared with each other.
     held, unsure : mapping of str to Holders
         The columns and who has them; without those of which a dictionary lists all values.
-    dominated, apart : mapping of str to sequence of str
-        By column the parties where one row has most of the variance, where values lie apart.
+    dominated, apart, empty : mapping of str to sequence of str
+        By column the parties where one row has most of the variance, where values lie apart, where
+        there is no value.
     far : mapping of str to str
         By column in how many rows of whom values are far outside all others.
     spreads, levels : mapping of str to str
@@ -160,6 +161,7 @@ class TableFacts(TypedDict, total=False):
     unsure: Mapping[str, Holders]
     dominated: Mapping[str, Sequence[str]]
     apart: Mapping[str, Sequence[str]]
+    empty: Mapping[str, Sequence[str]]
     far: Mapping[str, str]
     spreads: Mapping[str, str]
     levels: Mapping[str, str]
@@ -219,6 +221,11 @@ def facts_of(
         "unsure": unsure,
         "dominated": dominated,
         "apart": where(held, lambda _, column: column.apart),
+        "empty": {
+            name: parties
+            for name, holders in held.items()
+            if (parties := [p for p, one in holders.items() if reports[p].is_empty(one)])
+        },
         "far": far,
         "spreads": spreads,
         "levels": levels,
@@ -318,9 +325,9 @@ def doubts_by(**facts: Unpack[TableFacts]) -> tuple[str, ...]:
 def where(
     held: Mapping[str, Holders], strikes: Callable[[str, ColumnReport], bool]
 ) -> dict[str, list[str]]:
-    """Return by column the parties whose report of it meets a condition; none: no entry."""
+    """Return by column the parties where its name and report meet a condition; none: no entry."""
     found = {
-        name: [party for party, column in holders.items() if strikes(party, column)]
+        name: [party for party, column in holders.items() if strikes(name, column)]
         for name, holders in held.items()
     }
     return {name: parties for name, parties in found.items() if parties}
@@ -602,27 +609,6 @@ def _spread(n: int) -> float:
     return n * (n**2 - 1) / 12
 
 
-def _of_states(held: Mapping[str, Holders], strikes: Callable[[str, str], bool]) -> Fields:
-    """Find the columns with a state of some sort, given a column's name and one of its states."""
-    return at(
-        {
-            name: parties
-            for name, holders in held.items()
-            for parties in [
-                [p for p, one in holders.items() if any(strikes(name, k) for k in one.states)]
-            ]
-            if parties
-        }
-    )
-
-
-def _without_values(
-    reports: Mapping[str, TableReport], held: Mapping[str, Holders], **further: Any
-) -> Fields:
-    """Find columns that a party has without a single value, or whose counts it withholds."""
-    return at(where(held, lambda party, column: reports[party].is_empty(column)), **further)
-
-
 def _own_states(
     held: Mapping[str, Holders],
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -764,7 +750,7 @@ RULES: tuple[Notice, ...] = (
         "option for it was not given: the best that the method has with the other options",
         "The option, if it should be another; `strict=True` assumes nothing",
     ),
-    Rule(
+    FactRule(
         f"All parties together have {_FEW_ROWS}",
         "No more rows than columns (with their lags): any graph fits them",
         "More rows, fewer columns",
@@ -772,7 +758,7 @@ RULES: tuple[Notice, ...] = (
             () if expected.own_fits else _fitted(counts, expected, counts.n)
         ),
     ),
-    Rule(
+    FactRule(
         f"The largest party has {_FEW_ROWS}",
         "The same for `fedcausal`, where each party's mechanisms are its own",
         "More rows a party, fewer columns",
@@ -782,7 +768,7 @@ RULES: tuple[Notice, ...] = (
             else ()
         ),
     ),
-    Rule(
+    FactRule(
         "The units of some columns seem to differ between the parties. Standard deviations, in "
         "terms of those at the other parties: {listed}. Bring each column to one unit at all "
         "parties, or leave it out.",
@@ -792,7 +778,7 @@ RULES: tuple[Notice, ...] = (
         "One unit at all parties",
         finds=lambda spreads: listed(f"{name!r} ({there})" for name, there in spreads.items()),
     ),
-    Rule(
+    FactRule(
         "The means of some columns at a party lie far from those at the others, by more than "
         f"{SAME_LEVEL:g} times the standard deviations of both: {{listed}}. Bring each column to "
         "one unit at all parties; if levels truly differ, {remedy}.",
@@ -808,7 +794,7 @@ RULES: tuple[Notice, ...] = (
             else ()
         ),
     ),
-    Rule(
+    FactRule(
         "The levels of the {whose} differ (in standard deviations: {listed}) beyond what the "
         "columns say that vary between the {whose} only, {flat}. Differences between the {whose} "
         "count as effects here: leave these columns out, and effects are those within the "
@@ -821,7 +807,7 @@ RULES: tuple[Notice, ...] = (
             }
         ][: len(flat)],
     ),
-    Rule(
+    FactRule(
         "The levels of the {whose} differ (in standard deviations: {listed}). Effects are those "
         "within the {whose}, as with an intercept for each; center='global' takes differences "
         "between them for effects too.",
@@ -836,7 +822,7 @@ RULES: tuple[Notice, ...] = (
             [] if flat else [{"whose": whose, "listed": levels_in_words(names, shares, differ)}]
         ),
     ),
-    Rule(
+    FactRule(
         "The standard deviation of column {high!r} is {times} that of {low!r}. This method looks "
         "at the columns in their units, which may decide which edges are found and where they "
         "point. Set standardize=True, or give the columns comparable units.",
@@ -846,7 +832,7 @@ RULES: tuple[Notice, ...] = (
         "`standardize=True`, or comparable units",
         finds=_unlike_columns,
     ),
-    Rule(
+    FactRule(
         COMBINATION,
         "A total beside its parts, one quantity in two units, indicators of all states of a "
         'category; a category in coarser or in other words ("a function"), with '
@@ -856,13 +842,13 @@ RULES: tuple[Notice, ...] = (
             combination(*relation) for relation in reported_relations(reports, names)
         ],
     ),
-    Rule(
+    FactRule(
         LEFT_OUT,
         "The same, with what the method did: see [below](#columns-that-others-determine)",
         "To keep such a column, exclude another one of the relation",
         finds=lambda left_out: listed(map(repr, left_out)),
     ),
-    Rule(
+    FactRule(
         "A single row has more than half of a party's variance of a column: {listed}. Second "
         "moments of such a column depend on this row. Correct the value if it is a mistake or "
         "stands for a missing one; where a column has heavy tails, take logarithms or ranks.",
@@ -871,7 +857,7 @@ RULES: tuple[Notice, ...] = (
         "Correct the value; logarithms or ranks",
         finds=lambda dominated, far: at({k: own for k, own in dominated.items() if k not in far}),
     ),
-    Rule(
+    FactRule(
         "Some columns have values far outside all others: {listed}. Such values often stand for "
         "missing ones, as -999 or 9999, or are mistakes, and few of them decide means and second "
         "moments. 'flwr-causal check' shows them on the party's machine. Correct them, or leave "
@@ -882,7 +868,7 @@ RULES: tuple[Notice, ...] = (
         "Correct them; leave the fields empty",
         finds=lambda far: listed(f"{name!r} ({places})" for name, places in far.items()),
     ),
-    Rule(
+    FactRule(
         "Some columns have a few values that lie apart, beyond the tails of all others: {listed}. "
         "If they are mistyped or in other units, effects are too small, and their intervals too "
         "narrow to hold the true ones. Correct them; {remedy} lessen what they do.",
@@ -903,7 +889,7 @@ RULES: tuple[Notice, ...] = (
             else ()
         ),
     ),
-    Rule(
+    FactRule(
         "The time steps differ between the parties: {listed}. A lag then is not the same time at "
         "all parties. Bring the series to one step, or leave parties out; if only the clocks "
         "differ, give the times in one unit.",
@@ -911,7 +897,7 @@ RULES: tuple[Notice, ...] = (
         "One step at all parties",
         finds=_unlike_steps,
     ),
-    Rule(
+    FactRule(
         "The tables of some parties seem to be the same: {listed}. Their rows count twice. Check "
         "the paths of the tables; give each row to one party.",
         "All means and spreads are equal: a file that two parties read. Not seen where all columns "
@@ -919,7 +905,7 @@ RULES: tuple[Notice, ...] = (
         "Give each row to one party",
         finds=_same_tables,
     ),
-    Rule(
+    FactRule(
         "Many rows repeat an earlier row in all columns, at {parties}: patients that are in a "
         "table twice count twice. 'flwr-causal check' tells how many, on the party's machine. "
         "Remove the copies, or leave a column in by which the rows differ.",
@@ -934,7 +920,7 @@ RULES: tuple[Notice, ...] = (
             if found
         ],
     ),
-    Rule(
+    FactRule(
         "Some columns seem to number the rows or to identify them: {listed}. Such a column is no "
         "measurement, and its edges mean nothing. Leave it out, or name it in the option for its "
         "role: row_id, series_column or time_column.",
@@ -943,35 +929,35 @@ RULES: tuple[Notice, ...] = (
         "Leave them out; `row_id`, `series_column` or `time_column`",
         finds=lambda reports, unsure: listed(map(repr, _naming_rows(reports, unsure))),
     ),
-    Rule(
+    FactRule(
         "Some columns count as missing in all rows of a party: {listed}. The party has no value "
         "there, or withholds its counts, which are of fewer than {fewest} rows (minimum_count).",
         "`describe`, where counts below `minimum_count` are withheld: the party has no value "
         "there, or too few to tell",
         'Nothing; `small_counts="report"` tells all',
-        finds=lambda reports, held, expected: (
-            _without_values(reports, held, fewest=expected.fewest) if expected.fewest > 1 else ()
+        finds=lambda empty, expected: at(
+            empty if expected.fewest > 1 else {}, fewest=expected.fewest
         ),
     ),
-    Rule(
+    FactRule(
         "Some columns have no value in any row of a party: {listed}. With missing_values='keep' "
         "that counts as a property of its rows: remove the column from this party's table. 'em' "
         "takes it as a column that the party lacks.",
         'With `missing_values="keep"` or `"em"`',
         'Remove the column there; with "em" nothing',
-        finds=lambda reports, held, expected: (
-            () if expected.fewest > 1 else _without_values(reports, held)
-        ),
+        finds=lambda empty, expected: at({} if expected.fewest > 1 else empty),
     ),
-    Rule(
+    FactRule(
         "Some columns have their own name among their states: {listed}. The header line may be "
         "repeated within the table, as in files that were joined; or the table may have none, and "
         "its first row was taken for the names. Remove such rows, or add the header.",
         "A header line within the table, or a file without one",
         "Remove the line; add a header",
-        finds=lambda unsure: _of_states(unsure, lambda name, state: _plain(state) == _plain(name)),
+        finds=lambda unsure: at(
+            where(unsure, lambda name, one: any(_plain(k) == _plain(name) for k in one.states))
+        ),
     ),
-    Rule(
+    FactRule(
         "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
         "the same number, as '1.0' and '1', and count as different: {listed}. Write them alike at "
         "all parties; or name a column of codes in the option categories, and a column of numbers "
@@ -981,16 +967,18 @@ RULES: tuple[Notice, ...] = (
         "Write them alike; `categories` for codes",
         finds=_spelt_alike,
     ),
-    Rule(
+    FactRule(
         "Some states look like marks of missing values, as '?', 'NA', a blank or -999, and count "
         "as states like all others: {listed}. Leave such fields empty, and choose what becomes of "
         "them by missing_values; or keep them if that a value is missing matters.",
         "`?`, a blank, -999, `NA` in a column of text",
         "Leave such fields empty, or name the texts in `missing_texts` "
         "([missing values](how_to/missing_values.md#which-cells-are-missing))",
-        finds=lambda unsure: _of_states(unsure, lambda _, state: _plain(state) in LIKE_MISSING),
+        finds=lambda unsure: at(
+            where(unsure, lambda _, one: any(_plain(k) in LIKE_MISSING for k in one.states))
+        ),
     ),
-    Rule(
+    FactRule(
         "Some columns are taken as categories, and most of their values are numbers: {listed}. A "
         "few texts make a category of a column of numbers, as a stray word does, or the label of "
         "one code in a file of Stata or SPSS. 'flwr-causal check' shows them on the party's "
@@ -1008,7 +996,7 @@ RULES: tuple[Notice, ...] = (
             )
         ),
     ),
-    Rule(
+    FactRule(
         "Some columns have at a party none of the states that they have at the others: {listed}. "
         "The same states may be written in another way there, and then count as different. Write "
         "them alike at all parties.",
@@ -1016,7 +1004,7 @@ RULES: tuple[Notice, ...] = (
         "Write them alike",
         finds=lambda foreign: at(foreign),
     ),
-    Rule(
+    FactRule(
         "Some columns have at a party a state that no other party has: {listed}. The states may be "
         "coded in another way there, as 1 and 2 for 0 and 1, or be misspelt: write them alike at "
         "all parties. A rare state may well be at one party only.",
@@ -1024,7 +1012,7 @@ RULES: tuple[Notice, ...] = (
         "Write them alike, if they are the same",
         finds=lambda rare: at(rare),
     ),
-    Rule(
+    FactRule(
         "Some columns have two codes, and other ones at some parties, as 1 and 2 for 0 and 1: "
         "{listed}. Write them alike at all parties.",
         "1 and 2 for 0 and 1, where columns are numbers",
@@ -1032,7 +1020,7 @@ RULES: tuple[Notice, ...] = (
         title="Some columns have two codes, and other ones at some parties",
         finds=_other_codes,
     ),
-    Rule(
+    FactRule(
         "Some columns of numbers have so few different values that they are taken for categories "
         "without an order: {listed}. If they count or measure something, {remedy}.",
         "`fedges` with `discretize`, `fedpc` with trees: counts, such as visits; ratings",

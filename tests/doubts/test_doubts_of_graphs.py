@@ -10,7 +10,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import knowledge_masks
-from flwr_causal.data.check.rules import Rule, told
+from flwr_causal.data.check.rules import FactRule, told
 from flwr_causal.data.synthetic.random_graphs import random_graph
 from flwr_causal.doubts.graphs import RULES, doubts_of, majority_warning, plausible
 from flwr_causal.simulations import simulate
@@ -285,7 +285,7 @@ def titled(rule):
     return rule.listed_as
 
 
-@pytest.mark.parametrize("rule", [one for one in RULES if isinstance(one, Rule)], ids=titled)
+@pytest.mark.parametrize("rule", [one for one in RULES if isinstance(one, FactRule)], ids=titled)
 def test_each_rule_finds_its_case_and_no_other(rule):
     (case,) = [case for start, case in CASES.items() if rule.listed_as.startswith(start)]
     found, plain = case

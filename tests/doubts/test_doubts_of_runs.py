@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import flwr_causal
-from flwr_causal.data.check.rules import Rule
+from flwr_causal.data.check.rules import FactRule
 from flwr_causal.doubts import graphs, runs, tables
 
 ROOT = Path(flwr_causal.__file__).parent
@@ -24,7 +24,7 @@ NOTICES = [*tables.RULES, *graphs.RULES, *runs.BEFORE, *runs.AFTER]
 
 
 @pytest.mark.parametrize(
-    "words", [one.words for one in NOTICES if not isinstance(one, Rule)], ids=str
+    "words", [one.words for one in NOTICES if not isinstance(one, FactRule)], ids=str
 )
 def test_the_words_of_the_page_are_in_the_code(words):
     for part in words.split("..."):

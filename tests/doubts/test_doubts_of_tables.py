@@ -12,7 +12,7 @@ from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe, repeated_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.data.check.rules import Rule, told
+from flwr_causal.data.check.rules import FactRule, told
 from flwr_causal.data.series.levels import describe_series
 from flwr_causal.data.series.series import SeriesLayout
 from flwr_causal.doubts.tables import RULES, SAME_UNITS, Expected, doubts, facts_of
@@ -625,7 +625,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("rule", [one for one in RULES if isinstance(one, Rule)], ids=titled)
+@pytest.mark.parametrize("rule", [one for one in RULES if isinstance(one, FactRule)], ids=titled)
 def test_each_rule_finds_its_case_and_no_other(rule):
     (case,) = [case for start, case in CASES.items() if rule.listed_as.startswith(start)]
     found, plain = case()

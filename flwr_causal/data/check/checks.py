@@ -17,7 +17,7 @@ from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
-from flwr_causal.data.check.rules import Notice, Rule, found_by, listed
+from flwr_causal.data.check.rules import FactRule, Notice, found_by, listed
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.texts import are_whole_codes
 from flwr_causal.errors import DataError, IncompleteError
@@ -126,7 +126,7 @@ class TableProblem(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(Rule):
+class ProblemRule(FactRule):
     """A rule for what makes tables unusable.
 
     What it finds has the fields of its words and its remedy, and may have those of
@@ -199,11 +199,11 @@ class Findings:
         asked = [
             one
             for one in rules
-            if not isinstance(one, Problem) or one.choice(self.policy) != "keep"
+            if not isinstance(one, ProblemRule) or one.choice(self.policy) != "keep"
         ]
         for rule, fields in found_by(asked, {"policy": self.policy, **facts}):
             one = {"name": facts.get("name"), **fields}
-            if not isinstance(rule, Problem):
+            if not isinstance(rule, ProblemRule):
                 self.warnings.append(rule.words.format(**one))
             elif rule.choice(self.policy) == "drop":
                 self.dropped[one["name"]] = rule.why.format(**one)
@@ -948,8 +948,8 @@ _JOIN = (
 )
 _FILL_IN = "fill in or correct, or leave those rows out with missing_values='drop'"
 
-OF_ROWS: tuple[Rule, ...] = (
-    Rule(
+OF_ROWS: tuple[FactRule, ...] = (
+    FactRule(
         "party {party!r}: {lost} of {all} rows have missing or infinite values and are not used",
         'With `missing_values="drop"`',
         "Fill them in",
@@ -960,22 +960,22 @@ OF_ROWS: tuple[Rule, ...] = (
             if report.dropped_rows
         ],
     ),
-    Problem(
+    ProblemRule(
         "{count} left after dropping {lost} of {all} rows with missing or infinite values, {worst} "
         "of them in this column",
         remedy="{needed}: fill values in, or remove the column",
         finds=lambda reports, policy: _few_rows(reports, policy, dropped=True),
         settings={"missing_values": ("em", "keep")},
     ),
-    Problem(
+    ProblemRule(
         "the table has {count}",
         remedy="{needed}: add rows, or leave this party out",
         finds=lambda reports, policy: _few_rows(reports, policy, dropped=False),
     ),
 )
 
-OF_TABLES: tuple[Rule, ...] = (
-    Rule(
+OF_TABLES: tuple[FactRule, ...] = (
+    FactRule(
         "party {party!r}: {note}",
         finds=lambda reports: [
             {"party": party, "note": note}
@@ -983,7 +983,7 @@ OF_TABLES: tuple[Rule, ...] = (
             for note in report.notes
         ],
     ),
-    Rule(
+    FactRule(
         "{parties}: columns that look like identifiers are left out, and only the node's log names "
         "them. identifiers='fail' refuses such tables.",
         "Columns of a real node that [look like identifiers](policy.md)",
@@ -996,7 +996,7 @@ OF_TABLES: tuple[Rule, ...] = (
             if hiding
         ],
     ),
-    Problem(
+    ProblemRule(
         "all steps are under a perturbation, so that the level without one is unknown",
         remedy="give unperturbed steps too, or use center='series'",
         finds=lambda reports: [
@@ -1005,7 +1005,7 @@ OF_TABLES: tuple[Rule, ...] = (
             if sizes and not any(sizes)
         ],
     ),
-    Problem(
+    ProblemRule(
         f"{{count}}{SAME_NAME}",
         remedy="rename or remove all but one",
         finds=lambda reports: [
@@ -1016,40 +1016,40 @@ OF_TABLES: tuple[Rule, ...] = (
     ),
 )
 
-OF_LACKED: tuple[Rule, ...] = (
-    Problem(
+OF_LACKED: tuple[FactRule, ...] = (
+    ProblemRule(
         "missing, but there at {there}",
         remedy=f"{{hint}}, {_JOIN}",
         finds=lambda reports, columns, lacked: _not_shared(reports, columns, lacked, missing=True),
     ),
-    Problem(
+    ProblemRule(
         "not in the table of {there}",
         remedy=f"{{hint}}, {_JOIN}",
         finds=lambda reports, columns, lacked: _not_shared(reports, columns, lacked, missing=False),
     ),
 )
 
-MIXTURE = Problem(
+MIXTURE = ProblemRule(
     "holds {kind}, but {there}",
     remedy="make it the same everywhere ({why}){ways}",
     finds=_mixture,
 )
-OF_TEXTS: tuple[Rule, ...] = (
-    Problem(
+OF_TEXTS: tuple[FactRule, ...] = (
+    ProblemRule(
         "not numeric, it holds {kind}",
         remedy="{remedy}",
         finds=_texts,
         option="text_columns",
         why="not numeric at {where}",
     ),
-    Problem(
+    ProblemRule(
         "holds {kind}, and the option numbers names it",
         remedy="{remedy}",
         finds=lambda name, filled, policy, texts: _kept_texts(
             filled, policy, texts * (name in policy.number_names), declared=True
         ),
     ),
-    Problem(
+    ProblemRule(
         "holds {kind}, but {there}",
         remedy="make it the same everywhere",
         finds=lambda name, filled, policy, texts: _kept_texts(
@@ -1058,8 +1058,8 @@ OF_TEXTS: tuple[Rule, ...] = (
     ),
 )
 
-OF_VALUES: tuple[Rule, ...] = (
-    Problem(
+OF_VALUES: tuple[FactRule, ...] = (
+    ProblemRule(
         MISSING,
         remedy=f"{_FILL_IN}; moments and fedges use them, with 'em'",
         finds=lambda holders, policy: [
@@ -1069,7 +1069,7 @@ OF_VALUES: tuple[Rule, ...] = (
         ],
         settings=GAPS,
     ),
-    Problem(
+    ProblemRule(
         INFINITE,
         remedy=_FILL_IN,
         finds=lambda holders, policy: [
@@ -1079,7 +1079,7 @@ OF_VALUES: tuple[Rule, ...] = (
         ],
         settings={"missing_values": ("drop",)},
     ),
-    Problem(
+    ProblemRule(
         f"values so large that sums overflow (sums of squares above {LARGEST:g})",
         remedy="give the column a larger unit",
         finds=lambda holders: [
@@ -1088,7 +1088,7 @@ OF_VALUES: tuple[Rule, ...] = (
             if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5
         ],
     ),
-    Problem(
+    ProblemRule(
         f"values so small that sums lose them (sums of squares below {SMALLEST:g})",
         remedy="rescale it: give the column a smaller unit, the same at all parties",
         finds=lambda holders, reports, policy: [
@@ -1100,7 +1100,7 @@ OF_VALUES: tuple[Rule, ...] = (
 )
 
 #: Of the column of the parties, whose states are their names.
-PARTIES = Problem(
+PARTIES = ProblemRule(
     "its states are the names of the parties with rows, of which there are {count}",
     remedy="leave party_column out, which needs 2 to {most}",
     finds=lambda names, policy: [
@@ -1108,13 +1108,13 @@ PARTIES = Problem(
     ][: not 1 < len(names) <= policy.max_states],
 )
 
-REPEATED = Problem(
+REPEATED = ProblemRule(
     "{count} states for {rows} rows in all, so that no value occurs twice",
     remedy="{remedy}",
     finds=_repeated,
 )
-OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
-    Problem(
+OF_STATES_OF_A_COLUMN: tuple[FactRule, ...] = (
+    ProblemRule(
         f"holds {WORDS['other']}, so that it has no states",
         remedy="{remedy}",
         finds=lambda name, filled: [
@@ -1127,7 +1127,7 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
             if column.kind == "other" and not any(one.is_number for one in filled.values())
         ],
     ),
-    Problem(
+    ProblemRule(
         "holds booleans, but numbers at {there}",
         remedy="make it the same everywhere: True and 1 are different states",
         finds=lambda filled: [
@@ -1137,20 +1137,20 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
             if numbers and column.kind == "boolean"
         ],
     ),
-    Problem(
+    ProblemRule(
         NO_VALUE,
         remedy="remove it",
         finds=lambda name, of: [{"settings": excluded(name), "assumable": False}][
             : of.are == "empty"
         ],
     ),
-    Problem(
+    ProblemRule(
         "{what}",
         remedy="{remedy}",
         title="... different values, more than max_states=...",
         finds=_hidden,
     ),
-    Problem(
+    ProblemRule(
         "{count} different values in all, more than max_states={most}",
         remedy="{remedy}",
         finds=lambda name, policy, of: [
@@ -1162,7 +1162,7 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
             }
         ][: of.are == "many"],
     ),
-    Problem(
+    ProblemRule(
         "constant, one state in all rows",
         remedy="remove it, leave such columns out with constant_columns='drop'{kept}",
         finds=lambda policy, of: [
@@ -1177,7 +1177,7 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
     ),
 )
 
-CONSTANT = Problem(
+CONSTANT = ProblemRule(
     "constant, one value in all rows",
     remedy="remove it, or leave such columns out with constant_columns='drop'",
     finds=lambda constancy: [{}][: constancy.at == "one"],
@@ -1185,8 +1185,8 @@ CONSTANT = Problem(
     option="constant_columns",
     why="constant over all parties",
 )
-OF_CONSTANTS: tuple[Rule, ...] = (
-    Problem(
+OF_CONSTANTS: tuple[FactRule, ...] = (
+    ProblemRule(
         NO_VALUE,
         remedy="remove it",
         finds=lambda name, policy, constancy: (
@@ -1197,7 +1197,7 @@ OF_CONSTANTS: tuple[Rule, ...] = (
         option="constant_columns",
         why="no value at any party",
     ),
-    Rule(
+    FactRule(
         "column {name!r} varies, but has one value only at {parties}",
         "Constant at some parties: see the table's checks in the log",
         title="column ... varies, but has one value only at ...",
@@ -1205,7 +1205,7 @@ OF_CONSTANTS: tuple[Rule, ...] = (
             {"parties": some_parties(found)} for found in [constancy.parties] if found
         ],
     ),
-    Rule(
+    FactRule(
         "column {name!r} has one value only at every party; whether it is the same one was not "
         "compared, since values stay with the parties",
         "A method on categories, or a column that is no number",
@@ -1213,7 +1213,7 @@ OF_CONSTANTS: tuple[Rule, ...] = (
         "compared",
         finds=lambda constancy: [{}][: constancy.at == "unknown"],
     ),
-    Rule(
+    FactRule(
         "column {name!r} has one value only at every party, and not the same one: it differs "
         "between the parties and varies within none",
         "A column that says which party a row is of, such as the site",
@@ -1223,7 +1223,7 @@ OF_CONSTANTS: tuple[Rule, ...] = (
     CONSTANT,
 )
 
-COPIES = Problem(
+COPIES = ProblemRule(
     "the same values as column {first!r} in all rows",
     remedy="remove one of them, or leave copies out with duplicate_columns='drop'",
     finds=_copies,
@@ -1233,8 +1233,8 @@ COPIES = Problem(
 )
 
 #: Of the states of all columns: at most one warning of each sort, since such columns can be many.
-OF_STATES: tuple[Rule, ...] = (
-    Rule(
+OF_STATES: tuple[FactRule, ...] = (
+    FactRule(
         "{have} one state only at all parties: {stay}; constant_columns='fail' makes this an error",
         'With `constant_columns="keep"`',
         title="... one state only at all parties",
@@ -1247,14 +1247,14 @@ OF_STATES: tuple[Rule, ...] = (
             }
         ][: len(lone)],
     ),
-    Rule(
+    FactRule(
         "{have} one state only at every party, and not the same one: such a column differs between "
         "the parties and varies within none",
         "A column that says which party a row is of, such as the site",
         title="... one state only at every party, and not the same one",
         finds=lambda apart: [{"have": _have(apart)}] if apart else [],
     ),
-    Rule(
+    FactRule(
         "{count} column{vary} between parties, with one state only at some of them: {listed}",
         "One sex only at a party, say. Columns and parties are named",
         title="... between parties, with one state only at some of them",
@@ -1266,7 +1266,7 @@ OF_STATES: tuple[Rule, ...] = (
     ),
 )
 
-NOTHING = Problem(
+NOTHING = ProblemRule(
     "no column is left to train on: {left_out}",
     remedy="give the parties columns of the same names with numbers in them",
     finds=lambda dropped: [
@@ -1275,13 +1275,13 @@ NOTHING = Problem(
 )
 
 #: Columns that an option may leave out, as they seem to name the rows.
-NAMING = Problem(
+NAMING = ProblemRule(
     NAMES_ROWS,
     remedy="leave it out, or name it in the option for its role",
     finds=lambda naming: [{"name": name, "settings": excluded(name)} for name in naming],
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[FactRule, ...] = (
     *(*OF_ROWS, *OF_TABLES, *OF_LACKED, MIXTURE, *OF_TEXTS, *OF_VALUES, PARTIES, REPEATED),
     *(*OF_STATES_OF_A_COLUMN, *OF_CONSTANTS, COPIES, *OF_STATES, NOTHING, NAMING),
 )

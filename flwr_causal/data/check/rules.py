@@ -53,7 +53,7 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule(Notice):
+class FactRule(Notice):
     """A message, and what is looked for.
 
     Parameters
@@ -77,21 +77,26 @@ class Rule(Notice):
         return self.title or first.replace("\0", "...")
 
     @cached_property
-    def reads(self) -> dict[str, bool]:
-        """The names of the facts, with whether the rule needs them."""
-        found = signature(self.finds).parameters.values()
-        return {one.name: one.default is Parameter.empty for one in found}
+    def reads(self) -> Mapping[str, Parameter]:
+        """The facts that the rule reads."""
+        return signature(self.finds).parameters
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The facts without which the rule is not applied."""
+        return frozenset(k for k, one in self.reads.items() if one.default is Parameter.empty)
 
 
 def found_by(
     rules: Iterable[Notice], facts: Mapping[str, Any]
-) -> Iterator[tuple[Rule, Mapping[str, Any]]]:
+) -> Iterator[tuple[FactRule, Mapping[str, Any]]]:
     """Yield what is found by the rules whose facts are known, in the order of the rules."""
     for rule in rules:
-        if isinstance(rule, Rule) and all(k in facts for k, needed in rule.reads.items() if needed):
-            known = {name: facts[name] for name in rule.reads if name in facts}
-            for fields in rule.finds(**known):
-                yield rule, fields
+        if not isinstance(rule, FactRule) or not rule.needs <= facts.keys():
+            continue
+        known = {name: facts[name] for name in rule.reads if name in facts}
+        for fields in rule.finds(**known):
+            yield rule, fields
 
 
 def told(rules: Iterable[Notice], facts: Mapping[str, Any]) -> list[str]:

@@ -706,9 +706,9 @@ def test_two_parties_are_warned():
 
 
 def test_a_table_that_would_be_too_large_is_not_asked_for(monkeypatch):
-    from flwr_causal.strategies.fedges import searches_on_sums
+    from flwr_causal.strategies.fedges import searches
 
-    monkeypatch.setattr(searches_on_sums, "MOST_CELLS", 3)
+    monkeypatch.setattr(searches, "MOST_CELLS", 3)
     run = simulate("fedges", TABLES, mode="exact")
     assert run.model is None
     assert any("no Bayesian network" in text and "max_parents" in text for text in run.warnings)

@@ -11,7 +11,7 @@ from sweeps import sweep
 
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.contract.answers import answers
-from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of
+from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of, tables_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.greedy_search import prepared_search
@@ -23,11 +23,11 @@ from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
+from flwr_causal.strategies.fedges.counts import CountedTables
 from flwr_causal.strategies.fedges.fedges import DRIVEN
-from flwr_causal.strategies.fedges.paper import Candidate, Fuser
-from flwr_causal.strategies.fedges.results import Found, small_cells
-from flwr_causal.strategies.fedges.scored_rounds import Best, shares_for
-from flwr_causal.strategies.fedges.searches_on_sums import Problem, chosen
+from flwr_causal.strategies.fedges.results import Found
+from flwr_causal.strategies.fedges.rounds import Best, Candidate, Fuser, shares_for
+from flwr_causal.strategies.fedges.searches import chosen
 
 SEEDS = range(2)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in range(4)]
@@ -124,6 +124,19 @@ def test_the_papers_loop(seed, start, share, limit):
     options = {} if limit is None else {"max_edges": limit}
     options |= {} if share == "c50" else {"fusion": share}
     run = simulate("fedges", tables, mode="fusion", start=start, keep="last", **options)
+    compared(run, tables, start, share, limit)
+
+
+@pytest.mark.parametrize("seed", sweep(SEEDS, kept=[1]))
+@pytest.mark.parametrize("start", ["fuse", "overwrite"])
+@pytest.mark.parametrize("share", ["union", "c25", "c50"])
+def test_algorithm_1(seed, start, share):
+    run = simulate("fedges", FEDERATIONS[seed], variant="paper", start=start, fusion=share)
+    compared(run, FEDERATIONS[seed], start, share, 10)
+
+
+def compared(run, tables, start, share, limit):
+    """Compare a run with the transcription of Algorithm 1."""
     rounds = list(paper_loop(Plain.of(tables), start, share, limit or 10))
     assert run.rounds == len(rounds) > 1
     dag, fusion = rounds[-1]
@@ -477,16 +490,23 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
     replies = fold.close()
-    problem = Problem(("x", "y", "z"), np.array([2, 2, 2]), 56, 2, FedGES().options)
-    fitted = chosen(problem, graphs, sets, replies)
+    source = CountedTables(np.array([2, 2, 2]), secure=False)
+    asking = source.ask(sets, so_far=lambda: None, further={})
+    assert next(asking).exchange is FIT
+    with pytest.raises(StopIteration) as end:
+        asking.send(replies)
+    assert dict(source.small) == {"a": 1, "b": 2}
+    tables = tables_of(sets, end.value.value[0], source.cardinalities)
+    tables = dict(zip(map(tuple, sets.lists()), tables, strict=True))
+    shares = replies["votes"] / 2
+    fitted = chosen(graphs, tables, shares, 1.0)
     assert fitted.found is graphs[1]
     assert fitted.held_out[1] > fitted.held_out[0]
     assert fitted.tables[0, 1, 2].ravel().tolist() == [14, 0, 0, 14, 0, 14, 14, 0]
     assert fitted.support[chain].tolist() == [1.0, 0.5]
     assert fitted.support.sum() == 1.5
-    assert small_cells(replies) == {"a": 1, "b": 2}
     # The graph without edges is chosen if it comes alone, with no votes.
-    assert chosen(problem, graphs[:1], sets, replies).support.sum() == 0
+    assert chosen(graphs[:1], tables, shares, 1.0).support.sum() == 0
 
 
 def test_small_cells_are_those_of_some_rows_but_few():

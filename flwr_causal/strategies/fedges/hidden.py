@@ -8,48 +8,29 @@ exchange is for a part of them.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.discrete.contingency_tables import num_cells, sets_of, tables_of
-from flwr_causal.core.ges.counted_pag import SeparationTests
-from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.searches_on_sums import asked_tables, summed_counts
+from flwr_causal.runtime.algorithm import Note
+from flwr_causal.strategies.fedges.problem import USED_UP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
-    from flwr_causal.runtime.algorithm import Result, Step
+    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.strategies.fedges.problem import Problem
     from flwr_causal.strategies.fedges.results import Found
-    from flwr_causal.strategies.fedges.searches_on_sums import Problem
 
 #: Largest number of cells of the tables of one exchange, where each table has fewer.
 MOST_CELLS = 2**22
 
 
-def separation_tests(problem: Problem, found: Found, replicate: int) -> SeparationTests:
-    """Return the tests of a graph that was found without hidden causes, none of them made."""
-    return SeparationTests(
-        problem.names,
-        found.dag,
-        problem.cardinalities,
-        problem.num_rows,
-        problem.options.known,
-        drawn=replicate > 0,
-    )
-
-
-def separations(
-    problem: Problem,
-    found: Found,
-    most: int,
-    standing: Callable[[SeparationTests], Result],
-    replicate: int,
-) -> Generator[Step, Any, tuple[SeparationTests, bool]]:
-    """Ask for the tables of the tests, and make them.
+def separations(problem: Problem, found: Found, most: int, replicate: int) -> Training:
+    """Ask for the tables of the tests, and return the graph of their results.
 
     Parameters
     ----------
@@ -58,32 +39,22 @@ def separations(
         The graph of the score.
     most : int
         Largest number of exchanges.
-    standing : callable
-        Returns what stands if the run ends with the tests so far.
     replicate : int
         0, or the number of a replicate, whose rows are drawn from the parties' rows.
-
-    Returns
-    -------
-    tests : SeparationTests
-    ended : bool
-        Whether all tests were made before the exchanges were used up.
     """
-    tests, taken = separation_tests(problem, found, replicate), 0
+    tests, taken = problem.tests(found, replicate), 0
     while wanted := tests.next_level():
         for part in _parts(problem, wanted):
             if taken == most:
-                return tests, False
+                return problem.pag(tests, USED_UP)
             sets = sets_of(part)
-            exchange, values = asked_tables(problem, sets)
-            replies = yield Ask(exchange, values, so_far=lambda: standing(tests))
-            counts = summed_counts(replies, sets, problem.cardinalities)
+            counts, _ = yield from problem.counts.ask(sets, partial(problem.pag, tests))
             tables = tables_of(sets, counts, problem.cardinalities)
             for members, table in zip(part, tables, strict=True):
                 tests.learn(members, table)
             taken += 1
             yield Note({"tables": len(part)})
-    return tests, True
+    return problem.pag(tests, found.reason)
 
 
 def _parts(problem: Problem, wanted: Sequence[tuple[int, ...]]) -> list[Sequence[tuple[int, ...]]]:

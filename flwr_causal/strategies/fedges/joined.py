@@ -22,21 +22,21 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.fedges import columns_of_marks
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.row_ids import ALIGN
-from flwr_causal.runtime.algorithm import Ask, Choice
+from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.sources.joined import MatchedRows, matched_rows, summed_products
 from flwr_causal.strategies.fedges.results import Fitted
-from flwr_causal.strategies.fedges.searches_on_sums import family_sets
+from flwr_causal.strategies.fedges.searches import GainsFromTables, family_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.discrete.joint_states import Members
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.sources.joined import Holders, JoinedMoments
+    from flwr_causal.strategies.fedges.problem import Problem
     from flwr_causal.strategies.fedges.results import Found
-    from flwr_causal.strategies.fedges.searches_on_sums import Problem
 
 #: The most columns of marks: parties send the square of their number in words.
 MOST_MARKS = 4096
@@ -82,9 +82,36 @@ def check_required(problem: Problem) -> None:
             )
 
 
-def joined_counts(
-    problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray]
-) -> Generator[Step, Any, Joined]:
+def joined_search(problem: Problem, holders: Holders, replicate: int) -> Training:
+    """Search on the tables of the joined rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    holders : Holders
+        Which party holds which variable, by name.
+    replicate : int
+        0, or the number of a replicate, whose rows are drawn from the joined rows.
+    """
+    joined = yield from joined_counts(problem, holders)
+    joined = replace(joined, number=replicate)
+    found = joined.search()
+    fitted = joined.fitted(found) if problem.options.asks_for_tables and not replicate else None
+    yield Note({"num_edges": int(found.dag.sum()), **joined.info})
+    result = problem.result(found, fitted)
+    network = result.model
+    if network is not None:
+        network = replace(network, further_counts=joined.further_counts(network.names))
+    return replace(
+        result,
+        model=network,
+        num_rows=joined.total,
+        warnings=tuple(joined.warnings),
+        reason=found.reason,
+    )
+
+
+def joined_counts(problem: Problem, holders: Holders) -> Generator[Step, Any, Joined]:
     """Return the tables of the joined rows, in three exchanges that replicates share.
 
     Parameters
@@ -92,8 +119,6 @@ def joined_counts(
     problem : Problem
     holders : Holders
         Which party holds which variable, by name.
-    cuts : mapping of str to ndarray
-        The cut points of the columns that are discretised.
 
     Raises
     ------
@@ -103,15 +128,13 @@ def joined_counts(
         If a party has not replied, or masks do not cancel.
     """
     replies = yield Ask(ALIGN, shared=True)
-    marked: Marked = yield Choice(partial(_with_marks, problem, holders, cuts, replies))
+    marked: Marked = yield Choice(partial(_with_marks, problem, holders, replies))
     further = {**marked.parts.sets._asdict(), "pairs": marked.parts.pairs}
     sums = yield from summed_products(marked.holders, marked.matched, further)
     return Joined(marked.problem, marked.parts, sums, marked.total)
 
 
-def _with_marks(
-    problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray], replies: Replies
-) -> Marked:
+def _with_marks(problem: Problem, holders: Holders, replies: Replies) -> Marked:
     """Match the rows, and choose the states to mark in rows that have all columns."""
     matched = matched_rows(holders, replies)
     plan, names, variables = matched.plan, problem.names, holders.presence
@@ -131,7 +154,7 @@ def _with_marks(
     members, sizes = parts.sets.lists(), [len(own) for own in parts.columns(cards)]
     held = np.array([variables[:, own].all(axis=1) for own in members]).T
     presence = np.repeat(held, sizes, axis=1)
-    columns = columns_of_marks(parts, names, cards, cuts)
+    columns = columns_of_marks(parts, names, cards, problem.cuts)
     labels = [" and ".join(names[k] for k in own) for own in members]
     return Marked(
         problem=replace(problem, num_rows=len(joined)),
@@ -184,10 +207,11 @@ class Joined:
         problem, d = self.problem, len(self.problem.names)
         # Gains of a first parent need tables of pairs, which those of triples contain.
         lists = [own for size in range(2, 1 + self._width) for own in combinations(range(d), size)]
-        sets, source = sets_of(lists), problem.counted(problem.options.chosen_score)
+        score, sets = problem.options.chosen_score, sets_of(lists)
+        gains = GainsFromTables(problem, (score,)).by_score[score]
         tables = [self.table(own) for own in lists]
-        source.learn_counts(sets, counts_of(tables, sets, problem.cardinalities))
-        return problem.search(source, problem.options.chosen_score)
+        gains.learn_counts(sets, counts_of(tables, sets, problem.cardinalities))
+        return problem.search(gains, score)
 
     def fitted(self, found: Found) -> Fitted:
         """Return the tables of a graph's families."""

@@ -346,9 +346,8 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose."""
         mode = self.chosen_mode
-        sums: type[Part] = PooledCounts if mode == "exact" else ScoredEdges
         chosen: dict[type[Part], bool] = {
-            sums: mode != "fusion",
+            PooledCounts if mode == "exact" else ScoredEdges: mode != "fusion",
             FusedGraphs: self.continues or mode == "fusion",
             DrivenRounds: self.drives,
             TablesInAnyCase: self.continues,

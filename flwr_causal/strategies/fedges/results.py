@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,14 +11,12 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.probabilities import posterior_mean
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.core.words import by_name
-from flwr_causal.runtime.algorithm import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedges.options import FedGESOptions
 
 #: Largest number of entries of a variable's table of probabilities.
@@ -54,10 +51,6 @@ class Found(NamedTuple):
     reason: str
     support: FloatArray | None = None
     score: str = ""
-
-
-#: Returns what stands if the run ends with a graph so far.
-Standing: TypeAlias = Callable[[Found], Result]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,11 +129,6 @@ def network_values(fitted: Fitted, sample_size: float) -> dict[str, Any]:
         counts = np.moveaxis(fitted.tables[tuple(members)], members.index(y), -1)
         tables.append(posterior_mean(str(y), counts, sample_size).ravel())
     return {"network": edges_of(dag), "probabilities": np.concatenate(tables)}
-
-
-def small_cells(replies: Replies) -> dict[str, int]:
-    """Return by party how many cells with few rows it has sent."""
-    return {party: int(count) for party, count in replies.of("small").items()}
 
 
 def small_cell_warning(

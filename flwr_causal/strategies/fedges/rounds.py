@@ -1,30 +1,49 @@
-"""FedGES's own rounds: as in Algorithm 1 (`paper`), and the parties' scores choose among graphs."""
+"""FedGES's own rounds of fusion: as in Algorithm 1 (`paper`), with limits, and scores that choose.
+
+The search of mode "fusion", and of ``mode="scores", start="driven"`` after the search on sums.
+"""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.ges.fusion import needed
-from flwr_causal.protocol.fedges import GRAPHS, JUDGE, JUDGED_GRAPH
+from flwr_causal.core.ges.greedy_search import orient
+from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
+from flwr_causal.core.graphs.equivalence import cpdag, meek
+from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.paper import REPEATED, RUN_AWAY, Candidate, Seen, asked
+from flwr_causal.strategies.fedges.results import Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
-    from flwr_causal.strategies.fedges.paper import Fuser
-    from flwr_causal.strategies.fedges.results import Found, Standing
+    from flwr_causal.strategies.fedges.options import FedGESOptions
+    from flwr_causal.strategies.fedges.problem import Standing
 
+    Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
+
+# Largest mean number of edges a variable. Larger graphs grow with every round, because the fusion
+# adds more edges than the searches delete, and a search from them takes very long.
+RUNAWAY_EDGES = 3
+RUN_AWAY = (
+    "the parties' graphs grew to more than three edges a variable; a higher share of 'fusion' or "
+    "start='driven' keeps them small"
+)
+REPEATED = "every party's graph is one that it had found before"
 
 #: Shares of the parties that the driven loop tries (ceil of the share times K of them).
 SHARES = (0.25, 0.35, 0.5, 0.65)
@@ -40,6 +59,133 @@ def shares_for(num_parties: int) -> tuple[float, ...]:
 
 # Smaller differences of scores are rounding errors.
 IMPROVEMENT = 1e-6
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A fused graph: the server's G, or one of those among which the parties' scores choose.
+
+    Parameters
+    ----------
+    dag : ndarray of bool, shape (d, d)
+    support : ndarray of float64, shape (d, d)
+        The share of the parties' transformed graphs that have each edge.
+    own : mapping of str to ndarray
+        By party its last graph. The graph of a party that failed in this round is an earlier one,
+        which was not fused.
+    label : str
+        Start and share, for the history.
+    """
+
+    dag: BoolArray
+    support: NDArray[np.float64]
+    own: Mapping[str, Edges]
+    label: str = ""
+
+    @cached_property
+    def edges(self) -> NDArray[np.uint16]:
+        """The edges of the DAG as they are sent, shape (m, 2)."""
+        return edges_of(self.dag)
+
+
+@dataclass(frozen=True)
+class Fuser:
+    """How graphs are fused.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The variables, sorted.
+    num_parties : int
+    options : FedGESOptions
+        By the background knowledge forbidden edges are removed from the fused graph, and required
+        edges are added, after the limit ``max_fused_edges``.
+    fuse : callable
+        Returns the fusion of the parties' DAGs, given by party.
+    begin : ndarray of bool, shape (d, d), optional
+        The DAG before the first round. Default: no edges but required ones.
+    """
+
+    names: tuple[str, ...]
+    num_parties: int
+    options: FedGESOptions
+    fuse: Callable[[Mapping[str, Edges]], Fusion]
+    begin: BoolArray | None = None
+
+    def run_away(self, own: Mapping[str, Edges]) -> bool:
+        """Whether the parties' DAGs have too many edges for further rounds."""
+        total = sum(len(edges) for edges in own.values())
+        return total > RUNAWAY_EDGES * len(self.names) * len(own)
+
+    def candidate(
+        self, fusion: Fusion, share: str | float, own: Mapping[str, Edges], label: str = ""
+    ) -> Candidate:
+        """Return the edges that a share of the DAGs has, of too many those that most DAGs have."""
+        d = len(self.names)
+        kept = fusion.support >= needed(share, fusion.num_dags)
+        # Of edges that equally many DAGs have, those of the first variables are kept.
+        strongest = np.argsort(-fusion.support[kept], kind="stable")[: self.options.max_fused_edges]
+        dag = matrix_of(fusion.edges[kept][strongest], d)
+        if self.options.known:
+            masks = self.options.known.masks(self.names)
+            dag = dag & masks.allowed | masks.required
+        support = np.zeros((d, d))
+        support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
+        return Candidate(dag, support, own, label)
+
+    def fused(self, graphs: Mapping[str, Edges], before: Candidate) -> Candidate:
+        """Return the fusion of a round's graphs, given the candidate that the parties were sent.
+
+        A party that failed in this round keeps its graph of the round before.
+        """
+        own = {**before.own, **graphs}
+        return self.candidate(self.fuse(graphs), self.options.share, own)
+
+    def found(self, candidate: Candidate, reason: str) -> Found:
+        """Return the class of a fused graph."""
+        marks = cpdag(candidate.dag)
+        if self.options.known:
+            directed = orient(marks, self.options.known.masks(self.names))
+            assert directed is not None
+            marks = meek(directed)
+        return Found(marks, candidate.dag, reason, candidate.support)
+
+    def first(self) -> Candidate:
+        """Return the graph before the first round."""
+        d = len(self.names)
+        dag = np.zeros((d, d), dtype=np.bool_) if self.begin is None else self.begin
+        if self.begin is None and self.options.known:
+            dag = self.options.known.masks(self.names).required.copy()
+        return Candidate(dag, np.zeros((d, d)), {})
+
+
+class Seen:
+    """The graphs that each party has found so far."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[str, set[bytes]] = {}
+
+    def repeated(self, graphs: Mapping[str, Edges]) -> bool:
+        """Whether each party's graph is one that it had found before; note those of this round."""
+        texts = {party: edges.tobytes() for party, edges in graphs.items()}
+        repeated = all(text in self._graphs.get(party, ()) for party, text in texts.items())
+        for party, text in texts.items():
+            self._graphs.setdefault(party, set()).add(text)
+        return repeated
+
+
+def asked(
+    exchange: Exchange,
+    current: Candidate,
+    values: dict[str, Any],
+    so_far: Callable[[], Result] | None,
+) -> Ask:
+    """Send the fused graph and each party's own last one."""
+    # A party without a graph of its own (in the first round, or after failures) gets no edges.
+    nothing = np.zeros((0, 2), dtype=np.uint16)
+    own = {party: {"own": edges} for party, edges in current.own.items()}
+    sent = {"received": current.edges, "own": nothing, **values}
+    return Ask(exchange, sent, own, so_far=so_far)
 
 
 @dataclass(frozen=True)
@@ -83,17 +229,29 @@ class Judged(NamedTuple):
     better: bool
 
 
-def best_of_rounds(
+def rounds_of(
     fuser: Fuser, most: int, standing: Standing
 ) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse the parties' graphs round by round, as Algorithm 1 does, and return the best graph.
+    """Fuse round by round, from the start that the options say; parameters as of the rounds."""
+    rounds = driven_rounds if fuser.options.chosen_start == "driven" else fixed_rounds
+    return (yield from rounds(fuser, most, standing))
 
-    The parties also score the graph that they receive; the best one has the highest sum of scores.
+
+def fixed_rounds(
+    fuser: Fuser, most: int, standing: Standing
+) -> Generator[Step, Any, tuple[Found, int]]:
+    """Fuse the parties' graphs round by round, and return the best graph, or the last one.
+
+    With ``keep="best"`` the parties also score the graph that they receive; the best one has the
+    highest sum of scores. As in Algorithm 1 it ends where no party's graph is new.
 
     Parameters
     ----------
-    fuser, most, standing
-        As of :func:`~flwr_causal.strategies.fedges.paper.algorithm_1`.
+    fuser : Fuser
+    most : int
+        Largest number of exchanges.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
 
     Returns
     -------
@@ -102,16 +260,18 @@ def best_of_rounds(
     taken : int
         How many exchanges it has taken.
     """
+    judges = fuser.options.keep != "last"
+    exchange = JUDGED_GRAPH if judges else GRAPH
     current = fuser.first()
     best, so_far = Best(current), None
     seen = Seen()
     for taken in itertools.count(1):
-        replies = yield asked(JUDGED_GRAPH, current, {"start": fuser.options.chosen_start}, so_far)
+        replies = yield asked(exchange, current, {"start": fuser.options.chosen_start}, so_far)
         graphs = replies.of("edges")
         scores = {party: float(score) for party, score in replies.of("score").items()}
         # In the first round the parties have scored the graph without edges only.
         judged = bool(best.scores)
-        if best.beaten_by(scores):
+        if not judges or best.beaten_by(scores):
             best = Best(current, scores)
         if fuser.run_away(graphs):
             return fuser.found(best.candidate, RUN_AWAY), taken
@@ -119,6 +279,8 @@ def best_of_rounds(
         yield Note({"num_edges": int(fused.dag.sum())})
         repeated = seen.repeated(graphs)
         found = fuser.found(best.candidate if judged else fused, "")
+        if repeated and not judges:
+            return found._replace(reason=REPEATED), taken
         if taken >= most:
             return found, taken
         so_far = partial(standing, found)

@@ -1,0 +1,302 @@
+"""FedGES's searches on sums over the parties, and the choice among the graphs that they find.
+
+A search is a generator. The server searches with the gains that it knows and estimates of the
+others, asks the parties for what the search lacked, and searches again until nothing was unknown
+(`searched`). Gains are sums of the parties' own (`AskedGains`: of likelihoods, or of BDeu scores),
+or follow from contingency tables (`GainsFromTables`: BIC, qNML, BDeu, also with a cost of edges).
+The last exchange, `fit`, is for tables of the graphs, the choice among them, and votes on edges.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from flwr_causal.core.discrete.contingency_tables import num_cells, sets_of, tables_of
+from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
+from flwr_causal.core.ges import speculative_search
+from flwr_causal.core.ges.speculative_search import (
+    NOISE,
+    SCREENING_NOISE,
+    SpeculativeGains,
+    SummedGains,
+    lacking_sets,
+)
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of
+from flwr_causal.core.ties import first_largest
+from flwr_causal.protocol.fedges import LIKELIHOODS, SCORES
+from flwr_causal.runtime.algorithm import Ask, Note, Step
+from flwr_causal.strategies.fedges.problem import ENDED
+from flwr_causal.strategies.fedges.results import MOST_CELLS, Fitted, Found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.runtime.algorithm import Result
+    from flwr_causal.strategies.fedges.problem import Problem
+
+#: The graphs of a search, one for each score in their order, and the number of its exchanges.
+Searched: TypeAlias = tuple[tuple[Found, ...], int]
+#: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
+#: extended BIC with gamma = 1/4 (Foygel & Drton 2010): of many pairs some gain by chance.
+EDGE_COST = 0.5
+
+
+# -- gains -----------------------------------------------------------------------------------------
+
+
+class AskedGains:
+    """Sums of gains that the parties compute.
+
+    Parameters
+    ----------
+    score : str
+        Of the search.
+    gains : SpeculativeGains
+    exchange : Exchange
+        Asks the parties for gains.
+    learn : callable
+        Stores the sums that the exchange returns, in their order.
+    """
+
+    def __init__(
+        self,
+        score: str,
+        gains: SpeculativeGains,
+        exchange: Exchange,
+        learn: Callable[..., None],
+    ) -> None:
+        self.by_score = {score: gains}
+        self._gains, self._exchange, self._learn = gains, exchange, learn
+
+    def num_lacking(self) -> int:
+        """Return the number of gains that the last search lacked."""
+        return len(self._gains.unknown())
+
+    def ask(self, so_far: Callable[[], Result]) -> Generator[Step, Any, None]:
+        """Ask for these gains."""
+        replies = yield Ask(self._exchange, self._gains.questions()._asdict(), so_far=so_far)
+        self._learn(*(replies[one.name] for one in self._exchange.returns))
+
+
+class GainsFromTables:
+    """Gains by one or several scores, from the same contingency tables.
+
+    Parameters
+    ----------
+    problem : Problem
+    scores : sequence of str
+    edge_cost : float, default 0
+        What each edge costs beside the score.
+    """
+
+    def __init__(self, problem: Problem, scores: Sequence[str], edge_cost: float = 0.0) -> None:
+        # The BIC's penalty of a cell, for estimates of gains that are not known yet.
+        price = 0.5 * float(np.log(max(problem.num_rows, 2)))
+        self.by_score = {
+            score: speculative_search.CountedGains(
+                problem.cardinalities,
+                problem.terms(score),
+                price,
+                edge_cost,
+                # Tables count different rows.
+                own_margins=problem.seen or problem.options.small_counts == "suppress",
+            )
+            for score in scores
+        }
+        self._problem, self._sets = problem, sets_of([])
+
+    def num_lacking(self) -> int:
+        """Return the number of tables that the last searches lacked."""
+        self._sets = lacking_sets(tuple(self.by_score.values()))
+        return len(self._sets.sizes)
+
+    def ask(self, so_far: Callable[[], Result]) -> Generator[Step, Any, None]:
+        """Ask for these tables."""
+        problem, sets = self._problem, self._sets
+        counts, _ = yield from problem.counts.ask(sets, so_far)
+        if problem.seen:
+            # As of equally many rows gains from different rows can be compared.
+            counts = counts.scaled(sets, problem.cardinalities, problem.num_rows)
+        for gains in self.by_score.values():
+            gains.learn_counts(sets, counts)
+
+
+def likelihoods(problem: Problem) -> AskedGains:
+    """Return sums of the parties' log-likelihoods, with one penalty."""
+    options = problem.options
+    noise = SCREENING_NOISE if options.refined_by else NOISE
+    terms, parties = problem.terms(options.chosen_score), problem.agreement.num_parties
+    gains = SummedGains(problem.cardinalities, terms, parties, noise)
+    return AskedGains(options.chosen_score, gains, LIKELIHOODS, gains.learn_sums)
+
+
+def own_scores(problem: Problem) -> AskedGains:
+    """Return sums of the parties' own scores."""
+    rows, parties = problem.num_rows, problem.agreement.num_parties
+    # The sum has a penalty for every party, which depends on the party's number of rows.
+    price = 0.5 * parties * float(np.log(max(rows / parties, 2.0)))
+    gains = SpeculativeGains(problem.cardinalities, price)
+    return AskedGains(problem.options.chosen_score, gains, SCORES, gains.learn)
+
+
+# -- searches --------------------------------------------------------------------------------------
+
+
+def searched(
+    problem: Problem,
+    gains: AskedGains | GainsFromTables,
+    most: int,
+    start: BoolArray | None = None,
+    pairs: BoolArray | None = None,
+) -> Generator[Step, Any, Searched]:
+    """Search by each score until no gain is unknown.
+
+    Parameters
+    ----------
+    problem : Problem
+    gains : AskedGains or GainsFromTables
+    most : int
+        Largest number of exchanges.
+    start, pairs
+        As of :meth:`Problem.search`.
+    """
+    for taken in range(most + 1):
+        found = tuple(
+            problem.search(own, score, start, pairs) for score, own in gains.by_score.items()
+        )
+        lacking = gains.num_lacking()
+        # A note is about the exchange before: a search from a start had one, that gave the start.
+        if taken or start is not None:
+            yield Note({"num_edges": int(found[0].dag.sum()), "questions": lacking})
+        if not lacking:
+            return found, taken
+        if taken < most:
+            yield from gains.ask(partial(problem.result, found[0]))
+    score, first = next(iter(gains.by_score.items()))
+    return (problem.search(first, score, start, pairs, known_only=True),), most
+
+
+def search_on_sums(problem: Problem, most: int) -> Generator[Step, Any, Searched]:
+    """Search by the gains that mode and score of the options say.
+
+    After a search on likelihoods one on counts refines the graph, without further adjacencies.
+
+    Parameters
+    ----------
+    problem : Problem
+    most : int
+        Largest number of exchanges.
+    """
+    options = problem.options
+    if options.chosen_mode == "exact":
+        counted = GainsFromTables(problem, (options.chosen_score,))
+        return (yield from searched(problem, counted, most))
+    if options.chosen_score == "bdeu":
+        return (yield from searched(problem, own_scores(problem), most))
+    (found,), taken = yield from searched(problem, likelihoods(problem), most)
+    if found.reason != ENDED or not options.refined_by or problem.seen:
+        return (found,), taken
+    edge_cost = EDGE_COST * float(np.log(len(problem.names)))
+    refining = GainsFromTables(problem, options.refined_by, edge_cost)
+    pairs = found.dag | found.dag.T
+    graphs, further = yield from searched(problem, refining, most - taken, found.dag, pairs)
+    return graphs, taken + further
+
+
+# -- the tables of the graphs that were found ------------------------------------------------------
+
+
+def fit(problem: Problem, graphs: Sequence[Found]) -> Generator[Step, Any, Fitted | None]:
+    """Ask for the tables of the graphs' families, and choose the graph that predicts best.
+
+    Parameters
+    ----------
+    problem : Problem
+    graphs : sequence of Found
+        By different scores.
+
+    Returns
+    -------
+    Fitted or None
+        None, without an exchange, if every graph has tables that are too large.
+    """
+    fitting: list[Found] = []
+    families: dict[tuple[int, ...], None] = {}
+    for found in graphs:
+        own = family_sets(found.dag)
+        if num_cells(sets_of(own), problem.cardinalities).max() <= MOST_CELLS:
+            fitting.append(found)
+            families |= dict.fromkeys(own)
+    if not fitting:
+        return None
+    sets = sets_of(list(families))
+    edges = [edges_of(found.dag) for found in fitting]
+    lengths = np.array([len(own) for own in edges], dtype=np.int64)
+    sent = {"edges": np.concatenate(edges), "lengths": lengths}
+    so_far = partial(problem.result, graphs[0])
+    counts, replies = yield from problem.counts.ask(sets, so_far, sent)
+    tables = dict(zip(families, tables_of(sets, counts, problem.cardinalities), strict=True))
+    shares = replies["votes"] / len(replies.answered)
+    fitted = chosen(fitting, tables, shares, problem.options.equivalent_sample_size)
+    info: dict[str, Any] = {"num_edges": int(fitted.found.dag.sum())}
+    if fitted.found.score:
+        info["score"] = fitted.found.score
+        values_of = zip(fitting, fitted.held_out, strict=True)
+        info["held_out"] = {found.score: value for found, value in values_of}
+    yield Note(info)
+    return fitted
+
+
+def chosen(
+    graphs: Sequence[Found],
+    tables: Mapping[tuple[int, ...], IntArray],
+    shares: FloatArray,
+    sample_size: float,
+) -> Fitted:
+    """Choose a graph by its held-out log-likelihood.
+
+    Parameters
+    ----------
+    graphs : sequence of Found
+    tables : mapping of tuple of int to ndarray
+        By ascending members, of each variable with its parents, of all graphs.
+    shares : ndarray of float64
+        Of the parties that agree with each edge of the graphs: by graph, child and parent.
+    sample_size : float
+        Weight of the prior of probabilities, in rows.
+    """
+    held_out = [_held_out(found.dag, tables, sample_size) for found in graphs]
+    best = int(first_largest(held_out))
+    found = graphs[best]
+    offset = sum(int(other.dag.sum()) for other in graphs[:best])
+    support = np.zeros(found.dag.shape)
+    children, parents = np.nonzero(found.dag.T)
+    support[parents, children] = shares[offset : offset + len(children)]
+    return Fitted(found, tables, support, tuple(held_out))
+
+
+def _held_out(
+    dag: BoolArray, tables: Mapping[tuple[int, ...], IntArray], sample_size: float
+) -> float:
+    """Return the mean log-likelihood of a row under the tables of all other rows.
+
+    Tables may count different rows: the mean is over the rows of each.
+    """
+    sums, rows = [], []
+    for y, parents in families_of(dag):
+        members = sorted((*parents, y))
+        table = np.moveaxis(tables[tuple(members)], members.index(y), -1)
+        sums.append(held_out_log_likelihood(table, sample_size))
+        rows.append(max(int(table.sum()), 1))
+    # Where all tables count the same rows the factors are exactly 1.
+    return sum(one * (rows[-1] / n) for one, n in zip(sums, rows, strict=True)) / rows[-1]
+
+
+def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
+    """Return each variable of a DAG with its parents, ascending."""
+    return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]

@@ -1,4 +1,4 @@
-"""From Flower's messages to a client's ``fit`` and back: the ClientApp of every method."""
+"""From Flower's messages to a client's answers and back: the ClientApp of every method."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import partial
 from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
+from flwr_causal.contract.answers import Asked
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
@@ -45,7 +45,6 @@ from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import (
     MAIN,
     SEED,
-    Bundle,
     TrainingName,
     exchange_of,
     parts_of,
@@ -177,9 +176,7 @@ def client_app(
     mods = tuple(mods)
     app = _App(clients, source, node_keys, mods)
 
-    def door_of(context: Context) -> PartyDoor:
-        own = {clients.contract.method: clients} if isinstance(clients, type) else clients
-        return PartyDoor.of(context, node_keys, own)
+    known = {clients.contract.method: clients} if isinstance(clients, type) else clients
 
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:
@@ -201,7 +198,7 @@ def client_app(
             return Answer(content, accepted, lambda content: own.note(content, **about))
 
         try:
-            own = door_of(context)
+            own = PartyDoor.of(context, node_keys, known)
             return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
@@ -212,7 +209,7 @@ def client_app(
 
     def reply(message: Message, context: Context) -> Message:
         """Let the client answer an exchange of the training, or a question after it."""
-        own = door_of(context)
+        own = PartyDoor.of(context, node_keys, known)
         check_sender(clients, message)
         return _reply(clients, source, message, context, own, mods)
 
@@ -240,7 +237,11 @@ def _report(
     options, policy = _read_question(kind, config)
     own.check_question(contract, config, options, policy)
     secure.check_demand(own.node, met=masked)
-    guarantee, running = options.guarantee, _is_running(context, config)
+    guarantee, agreement = options.guarantee, context.state.get(SETUP)
+    # Whether the question comes from the run that the node takes part in.
+    running = isinstance(agreement, ConfigRecord) and (
+        agreement[f"{PREFIX}exchange"] == config.get("exchange")
+    )
     table = _opened(party, own, policy, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and noise.begin(context, options, again=again)
@@ -402,8 +403,10 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         noise.begin(context, setup.options, again=True)
-    table = _unchanged(source(context), context, own, setup)
-    client = kind(table, context, setup)
+    party = source(context)
+    table = _opened(party, own, setup.policy, setup.options, counts=not setup.masked)
+    check_digest(context.state, table, party.name)  # the table of the schema exchange
+    client = kind(replace(party, read=lambda: table), context, setup)
     if guarantee is None:
         own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
     return client, requests
@@ -422,14 +425,6 @@ def _requests(contract: Contract, content: RecordDict) -> list[Request]:
     # An archive holds exchanges of the method alone.
     own = [(exchange_of(contract, records.config_of(one)), one) for one in earlier]
     return [(common[name], content), *own]
-
-
-def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
-    """Return whether a question for the schema comes from the run that the node takes part in."""
-    record = context.state.get(SETUP)
-    if not isinstance(record, ConfigRecord):
-        return False
-    return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
 def _opened(
@@ -455,13 +450,6 @@ def _opened(
     # By a dictionary a column that the policy withholds has not been read.
     table = own.shown(table) if reading.dictionary is None else table
     return with_party(table, policy.party_column, source.name)
-
-
-def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:
-    """Return the source with its present table, which must be the one of the schema exchange."""
-    table = _opened(source, own, setup.policy, setup.options, counts=not setup.masked)
-    check_digest(context.state, table, source.name)
-    return replace(source, read=lambda: table)
 
 
 def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Policy]:
@@ -553,7 +541,7 @@ def _answer(
     message: Message,
     config: dict[str, Any],
 ) -> Answer:
-    """Call ``fit``, name what it returns, and let only declared things out."""
+    """Let the client answer each training's request, and only declared things out."""
     context = client.context
     (exchange, _), *earlier = requests
     if exchange is REPLAY:
@@ -568,15 +556,13 @@ def _answer(
     sizes = door.asked(exchange, message.content, agreed, client.setup if masked else None)
     _note_questions(client, party, exchange, message.content)
     named: Arrays = {}
-    weight, answered = 1, []
+    answered = []
     for part in parts_of(exchange):
         own = _in_training(client, part.training, config)
-        arrays, weight = _fit(own, part, exchange, message.content)
+        named |= part.named(_answered(own, part, exchange, message.content))
         own.source = client.source  # the drawn rows of many replicates need not stay in memory
-        named |= part.named(arrays)
         answered.append((part.training, own))
-    if isinstance(exchange, Bundle):
-        weight = 1 if exchange.weight == "one" else client.num_rows
+    weight = 1 if exchange.weight == "one" else client.num_rows
     number = config[records.NUMBER]
     kept: dict[str, ConfigRecord] = {}
     accepted: Callable[[RecordDict], Any] | None = None
@@ -647,14 +633,14 @@ def _note_questions(
         note_question(client.context, client.node.releases, name, questions)
 
 
-def _fit(
+def _answered(
     client: CausalClient,
     part: BundlePart,
     exchange: Exchange,
     content: RecordDict,
     further: Mapping[str, Any] | None = None,
-) -> tuple[Arrays, int]:
-    """Return what the client answers to the request of one training, by name, and its weight."""
+) -> Arrays:
+    """Return what the client answers to the request of one training, by name."""
     plain = records.config_of(content)
     # What an exchange declares is read under the name that it has in the bundle, and nowhere else.
     config = {
@@ -666,12 +652,8 @@ def _fit(
     received = part.sent(door.received(content))
     own = part.sent(plain)
     door.check_fitting(part.exchange, {**own, **received}, client.setup)
-    values = {**config, **own, "exchange": part.exchange.name}
-    arrays, weight, numbers = client.fit(
-        list(received.values()), {**values, "arrays": list(received)}
-    )
-    named = dict(zip(client.names_of(part.exchange), arrays, strict=True))
-    return {**named, **{name: np.asarray(value) for name, value in numbers.items()}}, weight
+    values = {**config, **own, **received, "exchange": part.exchange.name}
+    return client.answer(Asked(part.exchange, int(config[records.NUMBER]), values))
 
 
 def _in_training(
@@ -781,7 +763,7 @@ def _replay(
         _note_questions(client, party, exchange, content)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
-            _fit(own, part, exchange, content, common)
+            _answered(own, part, exchange, content, common)
             _commit(own, part.training, context, ())
     number = config[records.NUMBER]
     answer = door.outgoing(REPLAY, {}, {}, weight=1, number=number)

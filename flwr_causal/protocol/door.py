@@ -217,8 +217,9 @@ def accepted(
             f"the weight of the reply is {given!r}, but the party reported {weight:g} in the "
             "schema exchange; its table may have changed since"
         )
+    lowest = {item.name for item in exchange.returns if item.values == "log-density"}
     return {
-        name: np.where(array <= LOWEST, -np.inf, array) if _log_density(exchange, name) else array
+        name: np.where(array <= LOWEST, -np.inf, array) if name in lowest else array
         for name, array in arrays.items()
     }
 
@@ -770,7 +771,3 @@ def _check_products(item: Disclosure | Sent, array: NDArray[Any]) -> None:
                 np.linalg.cholesky(scaled + room)
         except np.linalg.LinAlgError:
             raise RefusedError(f"'{item.name}' is not positive semi-definite") from None
-
-
-def _log_density(exchange: Exchange, name: str) -> bool:
-    return any(item.name == name and item.values == "log-density" for item in exchange.returns)

@@ -191,6 +191,7 @@ class Setup:
 
     def to_config(self) -> dict[str, Value]:
         """Return the setup as plain values whose keys start with ``setup-``."""
+        texts, counts = pack_states(self.states)
         return {
             f"{PREFIX}names": list(self.names),
             f"{PREFIX}num-rows": self.num_rows,
@@ -203,7 +204,7 @@ class Setup:
             f"{PREFIX}exchange": self.exchange,
             TERMS: self.terms,
             SIGNATURE: self.signature,
-            **self._states_config(),
+            **({_STATES: texts, _NUM_STATES: counts} if self.states else {}),
             **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
             **({KEYS: list(self.keys), LEAST: list(self.least_parties)} if self.keys else {}),
             **({GROUPS: list(self.groups)} if self.groups else {}),
@@ -212,12 +213,6 @@ class Setup:
             **{_POLICY + name: value for name, value in to_plain(self.policy).items()},
             **{_OPTION + name: value for name, value in to_plain(self.options).items()},
         }
-
-    def _states_config(self) -> dict[str, Value]:
-        if not self.states:
-            return {}
-        texts, counts = pack_states(self.states)
-        return {_STATES: texts, _NUM_STATES: counts}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], options: type[PartyOptions]) -> Setup:

@@ -68,15 +68,7 @@ class RunTerms:
 
     def to_text(self) -> str:
         """Return the terms as JSON: the text that is signed."""
-        return json.dumps(
-            {
-                "method": self.method,
-                "options": dict(self.options),
-                "parties": self.parties,
-                "secure": self.secure,
-            },
-            sort_keys=True,
-        )
+        return json.dumps(vars(self), sort_keys=True)
 
     # Each message of a run states the same terms.
     @classmethod

@@ -77,9 +77,9 @@ class Training:
 
     Attributes
     ----------
-    asked : dict of str to Ask
+    asked : dict of TrainingName to Ask
         By training, what those ask that have not finished. The run is over once it is empty.
-    failed : dict of str to str
+    failed : dict of TrainingName to str
         The further trainings that the method could not fit, with the reason.
 
     Raises
@@ -133,7 +133,7 @@ class Training:
     def give(self, replies: Replies) -> Mapping[str, Any]:
         """Take the generators on with the replies to what they ask, the main one first.
 
-        Nothing is changed where this ends with an error.
+        Where this ends with an error, what was asked and found before stands.
 
         Parameters
         ----------
@@ -148,9 +148,9 @@ class Training:
         stops, failed, info = dict(self._stops), dict(self.failed), dict[str, Any]()
         if MAIN in self.asked:
             own = self._part_of(replies, MAIN)
+            stops[MAIN] = self._next(MAIN, stops[MAIN], own)
             if self.asked[MAIN].shared:
                 self._shared.append(own)
-            stops[MAIN] = self._next(MAIN, stops[MAIN], own)
             info = dict(stops[MAIN].info)
         further = [name for name in self.asked if name != MAIN]
         for name in each("further trainings after their replies", further):

@@ -35,7 +35,13 @@ from flwr_causal.reports.described import described
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.method import Method
-from flwr_causal.runtime.options import Baselines, CausalOptions
+from flwr_causal.runtime.options import (
+    Baselines,
+    CausalOptions,
+    CountedRows,
+    FewRows,
+    sends_counts,
+)
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.secure.ring import not_a_sum
@@ -43,7 +49,6 @@ from flwr_causal.strategies.dictionary import check_private, with_dictionary
 from flwr_causal.strategies.options import (
     check_names,
     check_options_type,
-    parts_of,
     refuse_fields,
 )
 
@@ -232,7 +237,10 @@ class CausalStrategy(FedAvg, Method):
     @property
     def _parts(self) -> tuple[type[Part], ...]:
         """The parts that the options and what leaves a party choose; subclasses add to it."""
-        return parts_of(self)
+        chosen = self.options.parts
+        if sends_counts(self):
+            return (*chosen, CountedRows)
+        return (*chosen, FewRows) if self.options.joins_columns else chosen
 
     @property
     def exchanges_beyond(self) -> int:

@@ -11,12 +11,11 @@ from flwr_causal.core.words import did_you_mean
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.options import options_by_method
-from flwr_causal.runtime.options import CountedRows, FewRows, sends_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from flwr_causal.core.parts import Misfit, Part
+    from flwr_causal.core.parts import Misfit
 
 #: Options of one method that users may expect of others, with the settings that have them.
 ELSEWHERE = {
@@ -90,14 +89,6 @@ def check_names(strategy: Any, given: Mapping[str, object]) -> None:
                 f"{strategy.__name__} has no option '{name}'.{hint} All are listed by "
                 f"{where}help({strategy.__name__})."
             )
-
-
-def parts_of(strategy: Any) -> tuple[type[Part], ...]:
-    """Return the parts that a strategy's options choose, and those of what leaves a party."""
-    chosen: tuple[type[Part], ...] = strategy.options.parts
-    if sends_counts(strategy):
-        return (*chosen, CountedRows)
-    return (*chosen, FewRows) if strategy.options.joins_columns else chosen
 
 
 def refuse_misfits(misfits: Sequence[Misfit], message: str) -> None:

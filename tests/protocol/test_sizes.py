@@ -381,7 +381,7 @@ def test_a_head_of_trainings_that_no_run_has(names):
 
 def test_trainings_of_a_run_are_found():
     for name in ("", "replicate 1", "replicate 10000", "without 3"):
-        assert bundle.Training.of(name).name == name
+        assert bundle.TrainingName.of(name).name == name
     names = ["", "replicate 1", "without 2"]
     assert len(bundle.exchange_of(CONTRACT, head(names)).parts) == 3
 

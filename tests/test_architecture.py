@@ -64,6 +64,7 @@ PUBLIC_FLOWER = {
     "flwr.clientapp": None,
     "flwr.serverapp": None,
     "flwr.serverapp.strategy": None,
+    "flwr.client": {"NumPyClient"},
     "flwr.supercore": {"log"},
 }
 

@@ -1,4 +1,4 @@
-"""One client for each method, their base, and the bridge from Flower's messages."""
+"""One ``NumPyClient`` for each method, their base, and the bridge from Flower's messages."""
 
 from typing import TYPE_CHECKING
 

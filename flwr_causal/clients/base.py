@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import pandas as pd
 from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.client import NumPyClient
 
+from flwr_causal.contract.answers import Asked
 from flwr_causal.core.arguments import (
     TEXT,
     Form,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from numpy.typing import NDArray
 
-    from flwr_causal.contract.answers import Asked
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -170,7 +172,7 @@ class Memory:
     numbers: dict[str, Any]
 
 
-class CausalClient:
+class CausalClient(NumPyClient):
     """Base of all clients: one object for each message.
 
     A subclass sets :attr:`contract`, the strategy's own, and has for each of its exchanges a method
@@ -231,7 +233,7 @@ class CausalClient:
                     f"{cls.__name__}.{name} is marked with @answers(...), but all clients have "
                     f"something else of the name '{name}': give it another one."
                 )
-        if "contract" not in vars(cls):
+        if "contract" not in vars(cls) or cls.fit is not CausalClient.fit:
             return
         check_argument(cls.__name__, "contract", cls.contract, instance(Contract, "a Contract"))
         missing = [one.name for one in cls.contract.exchanges if one.name not in cls._handlers]
@@ -255,6 +257,7 @@ class CausalClient:
         self._setup = setup
         self._schema_options = options or PartyOptions()
         self._next_memory: Memory | None = None
+        self._names: tuple[str, ...] | None = None
         # The table that was read last, and the part of it that the run sees.
         self._shown: tuple[Table | None, Table | None] = None, None
 
@@ -474,11 +477,41 @@ class CausalClient:
         for piece in pieces(self.table()):
             yield prepare(piece, self.held_names, self.setup.policy)
 
-    def answer(self, asked: Asked) -> Arrays:
-        """Return the arrays of a reply by name: call the method that answers the exchange."""
-        self.asked = asked
-        reply: Arrays = getattr(self, self._handlers[asked.exchange.name])(asked)
-        return reply
+    def fit(
+        self, parameters: list[NDArray[Any]], config: dict[str, Any]
+    ) -> tuple[list[NDArray[Any]], int, dict[str, Any]]:
+        """Answer one message: call the method that answers its exchange.
+
+        A subclass may override it in Flower's own style instead of marking methods.
+
+        Parameters
+        ----------
+        parameters : list of ndarray
+            The arrays that the server sent.
+        config : dict
+            Their names (``arrays``), the name of the exchange (``exchange``), its number
+            (``round``), and the plain values that the server sent.
+
+        Returns
+        -------
+        arrays : list of ndarray
+            By the names that the exchange declares, in their order.
+        weight : int
+            The weight of this reply in the mean over parties: 1, or the number of rows.
+        numbers : dict
+            Empty.
+        """
+        exchange = self.contract.find(config["exchange"])
+        values = {**config, **dict(zip(config["arrays"], parameters, strict=True))}
+        self.asked = Asked(exchange, int(config["round"]), values)
+        reply = getattr(self, self._handlers[exchange.name])(self.asked)
+        self._names = tuple(reply)
+        weight = 1 if exchange.weight == "one" else self.num_rows
+        return list(reply.values()), weight, {}
+
+    def names_of(self, exchange: Exchange) -> tuple[str, ...]:
+        """Return the names of the arrays that :meth:`fit` has returned."""
+        return tuple(one.name for one in exchange.returns) if self._names is None else self._names
 
     def to_client(self) -> Any:
         """Refuse to be a client of ``ClientApp(client_fn=...)``.
@@ -548,20 +581,23 @@ class CausalClient:
         for name in MEMORIES:
             self.context.state.pop(name, None)
 
+    def _is_kept(self, setup: Setup) -> bool:
+        """Return whether the node's state holds this agreement, and no former one."""
+        record = self.context.state.get(SETUP)
+        return isinstance(record, ConfigRecord) and record[DIGEST] == setup.digest
+
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last.
 
         Parameters
         ----------
         sent : sequence of (ndarray, Array)
-            Pairs of an array of the reply and its packed form. An array that is both
+            Pairs of an array that :meth:`fit` returned and its packed form. An array that is both
             sent and remembered is packed once.
         """
         state = self.context.state
-        if self._setup is not None:
-            kept = state.get(SETUP)  # it may be a former agreement
-            if not (isinstance(kept, ConfigRecord) and kept[DIGEST] == self._setup.digest):
-                state[SETUP] = self._setup.record.copy()
+        if self._setup is not None and not self._is_kept(self._setup):
+            state[SETUP] = self._setup.record.copy()
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

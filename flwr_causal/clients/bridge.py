@@ -1,4 +1,4 @@
-"""From Flower's messages to a client's answers and back: the ClientApp of every method."""
+"""From Flower's messages to a client's ``fit`` and back: the ClientApp of every method."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import partial
 from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
-from flwr_causal.contract.answers import Asked
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
@@ -45,6 +45,7 @@ from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import (
     MAIN,
     SEED,
+    Bundle,
     TrainingName,
     exchange_of,
     parts_of,
@@ -176,7 +177,9 @@ def client_app(
     mods = tuple(mods)
     app = _App(clients, source, node_keys, mods)
 
-    known = {clients.contract.method: clients} if isinstance(clients, type) else clients
+    def door_of(context: Context) -> PartyDoor:
+        own = {clients.contract.method: clients} if isinstance(clients, type) else clients
+        return PartyDoor.of(context, node_keys, own)
 
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:
@@ -198,7 +201,7 @@ def client_app(
             return Answer(content, accepted, lambda content: own.note(content, **about))
 
         try:
-            own = PartyDoor.of(context, node_keys, known)
+            own = door_of(context)
             return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
@@ -209,7 +212,7 @@ def client_app(
 
     def reply(message: Message, context: Context) -> Message:
         """Let the client answer an exchange of the training, or a question after it."""
-        own = PartyDoor.of(context, node_keys, known)
+        own = door_of(context)
         check_sender(clients, message)
         return _reply(clients, source, message, context, own, mods)
 
@@ -237,11 +240,7 @@ def _report(
     options, policy = _read_question(kind, config)
     own.check_question(contract, config, options, policy)
     secure.check_demand(own.node, met=masked)
-    guarantee, agreement = options.guarantee, context.state.get(SETUP)
-    # Whether the question comes from the run that the node takes part in.
-    running = isinstance(agreement, ConfigRecord) and (
-        agreement[f"{PREFIX}exchange"] == config.get("exchange")
-    )
+    guarantee, running = options.guarantee, _is_running(context, config)
     table = _opened(party, own, policy, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and noise.begin(context, options, again=again)
@@ -403,10 +402,8 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         noise.begin(context, setup.options, again=True)
-    party = source(context)
-    table = _opened(party, own, setup.policy, setup.options, counts=not setup.masked)
-    check_digest(context.state, table, party.name)  # the table of the schema exchange
-    client = kind(replace(party, read=lambda: table), context, setup)
+    table = _unchanged(source(context), context, own, setup)
+    client = kind(table, context, setup)
     if guarantee is None:
         own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
     return client, requests
@@ -425,6 +422,14 @@ def _requests(contract: Contract, content: RecordDict) -> list[Request]:
     # An archive holds exchanges of the method alone.
     own = [(exchange_of(contract, records.config_of(one)), one) for one in earlier]
     return [(common[name], content), *own]
+
+
+def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
+    """Return whether a question for the schema comes from the run that the node takes part in."""
+    record = context.state.get(SETUP)
+    if not isinstance(record, ConfigRecord):
+        return False
+    return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
 def _opened(
@@ -450,6 +455,13 @@ def _opened(
     # By a dictionary a column that the policy withholds has not been read.
     table = own.shown(table) if reading.dictionary is None else table
     return with_party(table, policy.party_column, source.name)
+
+
+def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:
+    """Return the source with its present table, which must be the one of the schema exchange."""
+    table = _opened(source, own, setup.policy, setup.options, counts=not setup.masked)
+    check_digest(context.state, table, source.name)
+    return replace(source, read=lambda: table)
 
 
 def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Policy]:
@@ -541,7 +553,7 @@ def _answer(
     message: Message,
     config: dict[str, Any],
 ) -> Answer:
-    """Let the client answer each training's request, and only declared things out."""
+    """Call ``fit``, name what it returns, and let only declared things out."""
     context = client.context
     (exchange, _), *earlier = requests
     if exchange is REPLAY:
@@ -556,13 +568,15 @@ def _answer(
     sizes = door.asked(exchange, message.content, agreed, client.setup if masked else None)
     _note_questions(client, party, exchange, message.content)
     named: Arrays = {}
-    answered = []
+    weight, answered = 1, []
     for part in parts_of(exchange):
         own = _in_training(client, part.training, config)
-        named |= part.named(_answered(own, part, exchange, message.content))
+        arrays, weight = _fit(own, part, exchange, message.content)
         own.source = client.source  # the drawn rows of many replicates need not stay in memory
+        named |= part.named(arrays)
         answered.append((part.training, own))
-    weight = 1 if exchange.weight == "one" else client.num_rows
+    if isinstance(exchange, Bundle):
+        weight = 1 if exchange.weight == "one" else client.num_rows
     number = config[records.NUMBER]
     kept: dict[str, ConfigRecord] = {}
     accepted: Callable[[RecordDict], Any] | None = None
@@ -633,14 +647,14 @@ def _note_questions(
         note_question(client.context, client.node.releases, name, questions)
 
 
-def _answered(
+def _fit(
     client: CausalClient,
     part: BundlePart,
     exchange: Exchange,
     content: RecordDict,
     further: Mapping[str, Any] | None = None,
-) -> Arrays:
-    """Return what the client answers to the request of one training, by name."""
+) -> tuple[Arrays, int]:
+    """Return what the client answers to the request of one training, by name, and its weight."""
     plain = records.config_of(content)
     # What an exchange declares is read under the name that it has in the bundle, and nowhere else.
     config = {
@@ -652,8 +666,12 @@ def _answered(
     received = part.sent(door.received(content))
     own = part.sent(plain)
     door.check_fitting(part.exchange, {**own, **received}, client.setup)
-    values = {**config, **own, **received, "exchange": part.exchange.name}
-    return client.answer(Asked(part.exchange, int(config[records.NUMBER]), values))
+    values = {**config, **own, "exchange": part.exchange.name}
+    arrays, weight, numbers = client.fit(
+        list(received.values()), {**values, "arrays": list(received)}
+    )
+    named = dict(zip(client.names_of(part.exchange), arrays, strict=True))
+    return {**named, **{name: np.asarray(value) for name, value in numbers.items()}}, weight
 
 
 def _in_training(
@@ -763,7 +781,7 @@ def _replay(
         _note_questions(client, party, exchange, content)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
-            _answered(own, part, exchange, content, common)
+            _fit(own, part, exchange, content, common)
             _commit(own, part.training, context, ())
     number = config[records.NUMBER]
     answer = door.outgoing(REPLAY, {}, {}, weight=1, number=number)

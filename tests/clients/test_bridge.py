@@ -195,6 +195,30 @@ def test_methods_are_inherited_and_may_be_replaced():
         assert records.arrays_of(reply.content)["answer"].tolist() == [factor, factor]
 
 
+def test_flowers_own_fit_will_do():
+    class Plain(CausalClient):
+        contract = ECHO
+
+        def fit(self, parameters, config):
+            assert config["exchange"] == "late"
+            assert config["arrays"] == []
+            return [np.arange(3.0)], 1, {}
+
+    class Named(Plain):
+        def fit(self, parameters, config):
+            rows = self.rows()
+            return [rows.sum(axis=0), rows.T @ rows], len(rows), {"count": 4}
+
+        def names_of(self, exchange):
+            return ("sum", "product")
+
+    grid = LocalGrid(app_of(TABLES, Plain), len(TABLES))
+    content = ask(grid, NODE, {}, exchange="late", setup=SETUP).content
+    assert records.arrays_of(content)["late"].tolist() == [0.0, 1.0, 2.0]
+    grid = LocalGrid(app_of(TABLES, Named), len(TABLES))
+    assert ask(grid, NODE, {}, setup=SETUP).content["metrics"]["count"] == 4
+
+
 def test_of_an_error_of_another_package_only_the_kind_leaves(grid, caplog):
     reply = ask(grid, NODE, {}, setup=SETUP, what="value")
     assert reply.error.reason == (

@@ -163,10 +163,10 @@ def test_simulate_hands_over_the_broken_run(monkeypatch, tmp_path):
     from flwr_causal.clients import NotearsADMMClient
 
     class Fragile(NotearsADMMClient):
-        def answer(self, asked):
-            if asked.number >= 4:
+        def fit(self, parameters, config):
+            if config["round"] >= 4:
                 raise RuntimeError("no more")
-            return super().answer(asked)
+            return super().fit(parameters, config)
 
     with pytest.raises(FederationError) as caught:
         simulate(admm(), TABLES, client=Fragile)

@@ -129,7 +129,7 @@ def test_unknown_nodes_are_an_error():
 
 def test_the_traceback_of_a_client_is_logged_and_chained(federation, caplog):
     class Broken(MomentsClient):
-        def answer(self, asked):
+        def fit(self, parameters, config):
             return 1 / 0
 
     with pytest.raises(FederationError) as caught:

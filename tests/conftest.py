@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import defaultdict
 from functools import partial
 
 # Threads cost more than they bring on matrices of this size, with two workers all the more.
@@ -30,6 +31,17 @@ settings.load_profile("few")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    # Of a function marked `few(3)` three cases, spread evenly, are not of the night alone.
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("nightly"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for found in cases.values():
+        (number,) = found[0].get_closest_marker("few").args
+        kept = {(2 * k + 1) * len(found) // (2 * number) for k in range(number)}
+        for place, item in enumerate(found):
+            if place not in kept:
+                item.add_marker("nightly")
     # What only `.ci/nightly` runs needs one mark: `-m "not slow"` leaves it out, too.
     for item in items:
         if item.get_closest_marker("nightly"):

@@ -276,6 +276,7 @@ def lone_class(table, *groups):
 GROUPS = [["x", "u", "target"], ["y"], ["v"]]
 
 
+@pytest.mark.slow
 def test_a_class_that_one_party_knows_has_the_circuit_of_the_joined_rows():
     """One party with all columns, and the class for itself, gives the same sums."""
     table = with_class(rows())
@@ -314,6 +315,7 @@ def test_a_class_that_one_party_knows_is_predicted_from_the_columns_of_both():
     assert np.mean(np.asarray(said) == right) > 0.88
 
 
+@pytest.mark.slow
 def test_a_class_of_which_variances_tell_is_counted():
     """The class is |v| > 1, of the other party's column: no mean and no covariance shows it."""
     table = rows(1000)
@@ -326,6 +328,7 @@ def test_a_class_of_which_variances_tell_is_counted():
     assert "training='triples' counts it" in " ".join(asked.warnings)
 
 
+@pytest.mark.slow
 def test_rows_of_a_class_that_one_party_knows_may_be_few():
     table = with_class(rows())
     table.loc[0, "target"] = "dead"
@@ -379,6 +382,7 @@ def test_information_of_clusters():
     assert cluster_information([one, labels, other]) == pytest.approx(2 * np.log(4), abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_constant_in_the_common_rows():
     table = with_class(rows(400))
     table.loc[:199, "y"] = 2.5
@@ -412,6 +416,7 @@ def test_sums_over_rows_are_all_that_dependence_needs():
     assert shapes == {"counts": (1,), "linear": (1, 2048, 2), "nonlinear": (2, 2048, 2)}
 
 
+@pytest.mark.slow
 def test_components_that_parties_train_together_stay_with_them():
     tables, asked = parties(rows(300)), rows(30, seed=3)
     asked.loc[asked.index % 3 == 0, "x"] = np.nan

@@ -64,6 +64,7 @@ def test_it_is_the_training_in_one_process():
     assert abs(np.exp(found.log_likelihood(asked[:0].reindex([0])))[0] - 1) < 1e-9
 
 
+@pytest.mark.slow
 def test_federated_is_central(tables, joint):
     central = simulate("fedpc", tables, **JOINT, queries="central").model
     rows = answers(80, seed=2)
@@ -78,6 +79,7 @@ def test_federated_is_central(tables, joint):
     pd.testing.assert_frame_equal(joint.model.mpe(rows), central.mpe(rows))
 
 
+@pytest.mark.slow
 def test_what_joint_em_adds_to_clusters(tables, joint):
     """Nats -4.48 / -4.72 and accuracy .899 / .879 when measured."""
     test = answers(3000, seed=3)
@@ -139,6 +141,7 @@ def test_a_party_may_hold_the_class_alone_and_numbers_may_be_cut():
     assert (result.model.predict(frame) == frame["target"]).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_shared_columns_leave_trees_in_clusters():
     """Joint EM is for columns that one party holds: else EM weighs the clusters."""
     parts = split_columns(answers(), 2, "hybrid", target="target", seed=0)

@@ -56,11 +56,6 @@ def test_the_class_is_that_of_the_centralised_search(plain):
     assert 0 < plain.graph.num_edges < 21
 
 
-@pytest.mark.parametrize("parties", [1, 5])
-def test_any_split_of_the_rows_gives_the_same_answer(plain, parties):
-    same(found(split(pd.DataFrame(FED.pooled, columns=NAMES), parties, seed=4)), plain)
-
-
 def test_units_change_the_weights_alone(plain):
     units = 10.0 ** np.linspace(-4, 5, 7)
     same(found([table * units for table in FED.tables]), plain, units / units[:, None])
@@ -101,29 +96,6 @@ def test_levels_of_parties_can_be_left_out(plain):
     assert np.array_equal(centred.graph.adjacency, class_of_rows(within).marks)
     assert np.array_equal(found(shifted).graph.adjacency, centred.graph.adjacency)
     assert found(shifted, center="global").graph.num_edges > plain.graph.num_edges
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"threshold": 0.2}, "threshold"),
-        ({"sparsity": 0.1}, "sparsity"),
-        ({"sparsity": "bic"}, "sparsity"),
-        ({"polish": True}, "polish"),
-        ({"refit": False}, "refit"),
-        ({"score": "equal-variance"}, "score"),
-        ({"order": 1, "select_order": True}, "select_order"),
-        ({"order": 1, "lagged_sparsity": 2.0}, "lagged_sparsity"),
-        ({"order": 1, "instantaneous": "auto"}, "instantaneous"),
-        ({"model": "additive"}, "solver"),
-        ({"max_parents": 0}, "max_parents"),
-        ({"solver": "class", "threshold": 0.2}, "threshold"),
-        ({"solver": "dagma", "max_parents": 2}, "max_parents"),
-    ],
-)
-def test_options_without_an_effect_are_refused(options, named):
-    with pytest.raises(ConfigError, match=f"option '{named}'"):
-        simulate("moments", FED.tables, **{"solver": "ges", **options})
 
 
 # --- the search from orders -----------------------------------------------------------------------

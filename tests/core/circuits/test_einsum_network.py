@@ -230,6 +230,7 @@ def plain_log_likelihood(layout, parameters, rows):
     return torch.where(torch.isnan(classes), joint.logsumexp(dim=0), chosen)
 
 
+@pytest.mark.slow
 def test_counts_are_the_gradients_of_the_log_likelihood():
     domain, values = mixed_rows(50)
     circuit = replace(SMALL, target="label").learn(domain, values)

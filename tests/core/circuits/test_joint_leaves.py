@@ -43,6 +43,7 @@ def test_circuits_have_the_densities_that_parties_add_up():
     np.testing.assert_allclose(circuit.log_likelihood(values), last.log_likelihood, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_circle_of_two_parties():
     """No covariance tells that x and y of one row lie on a circle."""
     rng = np.random.default_rng(1)

@@ -116,6 +116,7 @@ def test_residual_variances_agree_with_one_regression_each(dependent):
     np.testing.assert_allclose(with_another[parents], residual, rtol=1e-8)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("score", ["bic", "equal-variance"])
 @pytest.mark.parametrize("seed", range(6))
 def test_prices_of_all_moves_are_exact_all_along(score, seed):

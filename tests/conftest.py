@@ -18,6 +18,12 @@ from hypothesis import settings
 from flwr_causal.runtime import loop
 from flwr_causal.simulations import engines, simulate
 
+if "PYTEST_XDIST_WORKER" in os.environ and sys.platform != "win32":
+    # One of the workers compiles what all need; the others wait, and read its machine code.
+    from one_compiler import install_locks
+
+    install_locks()
+
 # No test survives the machine that it runs on: nothing waits until it is on the disk.
 os.fsync = lambda descriptor: None
 # The nodes of a test are there when a run starts.

@@ -219,13 +219,6 @@ def test_the_columns_that_all_share_are_used_if_the_user_says_so(table):
     assert found.rounds == 1
 
 
-def test_ids_are_no_variable_where_all_parties_hold_the_same_columns(table):
-    parties = [table[:100], table[100:]]
-    found = simulate("moments", parties, row_id="patient")
-    assert found.graph.names == NAMES
-    assert found.rounds == 1
-
-
 def test_replicates_equal_those_of_the_joined_table_with_the_same_rows(table):
     """The same draws of rows, by hand: the replicates' shares of edges."""
     parties = [table[["patient", *NAMES[:3]]], table[["patient", *NAMES[3:]]]]

@@ -15,7 +15,6 @@ from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments as PooledMoments
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.linear.regression import least_squares
-from flwr_causal.data.partition import split
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
@@ -105,14 +104,11 @@ def from_orders(tables=FED.tables, **options):
     return simulate("moments", tables, solver="class", **options)
 
 
-def test_the_search_from_orders_depends_neither_on_split_nor_units_nor_columns():
-    plain = from_orders()
+def test_the_search_from_orders_does_not_depend_on_units():
     units = 10.0 ** np.linspace(-4, 5, 7)
-    same(from_orders([table * units for table in FED.tables]), plain, units / units[:, None])
-    same(from_orders(split(pd.DataFrame(FED.pooled, columns=NAMES), 5, seed=4)), plain)
-    turned = from_orders([table[list(NAMES[::-1])] for table in FED.tables])
-    assert np.array_equal(turned.graph.adjacency[::-1, ::-1], plain.graph.adjacency)
-    assert not from_orders([table * units for table in FED.tables]).warnings
+    scaled = from_orders([table * units for table in FED.tables])
+    same(scaled, from_orders(), units / units[:, None])
+    assert not scaled.warnings
 
 
 def test_knowledge_replicates_and_effects_of_the_search_from_orders():

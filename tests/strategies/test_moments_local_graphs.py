@@ -61,14 +61,6 @@ def test_an_edge_that_one_party_lacks_and_one_that_only_one_has():
     assert run.local_graphs["party 0"].weights[0, 1] == pytest.approx(expected)
 
 
-def test_the_common_graph_is_that_without_the_option():
-    tables = parties(party_1=[(("b", "c"), 0.0)])
-    run = simulate("moments", tables, local_graphs=True)
-    plain = simulate("moments", tables)
-    np.testing.assert_allclose(run.graph.weights, plain.graph.weights, atol=1e-9)
-    assert plain.local_graphs == {}
-
-
 @pytest.mark.slow
 def test_graphs_differ_beyond_sampling_error_only():
     differ = 0
@@ -87,15 +79,6 @@ def test_with_unknown_targets_a_variable_that_is_set_has_no_causes_there():
     run = simulate("moments", tables, local_graphs=True, unknown_targets=True)
     assert [(one["party"], one["variable"]) for one in run.targets] == [("party 2", "c")]
     assert unlike(run) == [("party 2", "b", "c", "absent")]
-
-
-def test_groups_that_add_up_securely_have_graphs():
-    tables = parties() + parties(seed=1)
-    options = {"secure_aggregation": True, "groups": "auto"}
-    run = simulate("moments", tables, local_graphs=True, **options)
-    assert list(run.local_graphs) == list(run.groups)
-    with pytest.raises(ConfigError, match="local_graphs"):
-        simulate("moments", tables, local_graphs=True, secure_aggregation=True)
 
 
 def test_a_run_is_shown_saved_and_resumed_and_has_replicates(tmp_path):

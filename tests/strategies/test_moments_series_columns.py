@@ -121,12 +121,6 @@ def hybrid(table):
     ]
 
 
-def test_overlapping_series_and_columns_count_once(table):
-    found = simulate("moments", hybrid(table), row_id="shift", order=2, **LAYOUT)
-    alike(found, joined(table, order=2))
-    assert found.num_rows == SERIES * (STEPS - 2)
-
-
 def test_values_that_two_parties_hold_differently_are_named_without_their_lags(table):
     *others, last = hybrid(table)
     last = last.copy()
@@ -210,15 +204,6 @@ def test_parties_whose_steps_have_another_length_have_no_common_rows(table):
     one, other = vertical(table, 2)
     with pytest.raises(DataError, match=r"are both known of 0 rows.*same steps"):
         simulate("moments", [one, other[::2]], row_id="shift", order=1, **LAYOUT)
-
-
-def test_lists_of_series_have_ids_too(table):
-    parties = [
-        [series[["shift", *own]] for _, series in table.groupby("plant")]
-        for own in np.array_split(np.array(NAMES), 2)
-    ]
-    found = simulate("moments", parties, row_id="shift", order=1)
-    alike(found, joined(table, order=1))
 
 
 @pytest.mark.parametrize("times", ["numbers", "dates", "texts"])

@@ -292,6 +292,7 @@ def uncompared(problem, outcome, result, num_rows):
     return {}, outcome
 
 
+@pytest.mark.slow
 def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
     fitted_run, completed_run, monkeypatch
 ):

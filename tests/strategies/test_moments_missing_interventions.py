@@ -65,6 +65,7 @@ def test_the_graph_and_its_effects_are_those_of_the_complete_rows():
     assert edges(blind) != TRUE
 
 
+@pytest.mark.slow
 def test_numbers_and_categories_replicates_and_saved_models(tmp_path):
     table, _, targets = intervened_table(6, 1500, seed=1)
     table = table.assign(on=[",".join(own) for own in targets])

@@ -105,6 +105,7 @@ def test_a_ridge_takes_the_instantaneous_effects_for_given():
     np.testing.assert_allclose(found[5:], expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_order_of_parties_does_not_matter_to_a_choice_by_folds():
     options = {"regression": "ridge", "select_order": True, "order": 2, "sparsity": 0.06}
     one, other = moments(**options), moments(PARTIES[::-1], **options)
@@ -144,6 +145,7 @@ def test_the_chosen_order_is_fitted_to_all_its_rows(options):
     assert n == plain.model.sample_moments.n == sum(len(one) - order for one in SERIES)
 
 
+@pytest.mark.slow
 def test_instantaneous_effects_are_trusted_where_they_predict():
     assert moments(instantaneous="auto").history[-1]["instantaneous"] == 1
     lagged_only = [

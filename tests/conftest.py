@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import defaultdict
 from functools import partial
 
 # Threads cost more than they bring on matrices of this size, with two workers all the more.
@@ -17,6 +18,12 @@ from hypothesis import settings
 from flwr_causal.runtime import loop
 from flwr_causal.simulations import engines, simulate
 
+if "PYTEST_XDIST_WORKER" in os.environ and sys.platform != "win32":
+    # One of the workers compiles what all need; the others wait, and read its machine code.
+    from one_compiler import install_locks
+
+    install_locks()
+
 # No test survives the machine that it runs on: nothing waits until it is on the disk.
 os.fsync = lambda descriptor: None
 # The nodes of a test are there when a run starts.
@@ -30,6 +37,17 @@ settings.load_profile("few")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    # Of a function marked `few(3)` three cases, spread evenly, are not of the night alone.
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("nightly"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for found in cases.values():
+        (number,) = found[0].get_closest_marker("few").args
+        kept = {(2 * k + 1) * len(found) // (2 * number) for k in range(number)}
+        for place, item in enumerate(found):
+            if place not in kept:
+                item.add_marker("nightly")
     # What only `.ci/nightly` runs needs one mark: `-m "not slow"` leaves it out, too.
     for item in items:
         if item.get_closest_marker("nightly"):

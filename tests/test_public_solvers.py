@@ -41,6 +41,7 @@ def test_every_name_is_a_function():
         _ = solvers.pc
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", ["notears", "dagma"])
 def test_linear_solvers(solver):
     solve = getattr(solvers, solver)

@@ -218,6 +218,7 @@ def study(tmp_path):
     return tmp_path, table
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["bif", "csv"])
 @pytest.mark.parametrize("mode", ["exact", "scores", "fusion"])
 def test_a_table_of_texts_with_a_known_truth(job, study, kind, mode):

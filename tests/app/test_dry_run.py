@@ -96,6 +96,7 @@ def grid_of(method, parties):
     return LocalGrid(client_app(methods.find(method).client, PartyTables(parties)), len(parties))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize(
     ("method", "options"),

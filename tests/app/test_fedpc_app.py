@@ -93,6 +93,7 @@ def test_rows_of_three_parties(job):
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("setting", ["vertical", "hybrid"])
 def test_columns_of_two_parties(job, setting):
     run = job(setting=setting, **{"fedpc.training": "one-pass"})
@@ -126,6 +127,7 @@ def test_without_rows_set_aside(job):
     assert not any("How well" in line for line in job.lines())
 
 
+@pytest.mark.slow
 def test_a_target_of_another_name(job, table, tmp_path):
     other = table.rename(columns={"target": "outcome"})
     other.to_csv(tmp_path / "other.csv", index=False)
@@ -141,6 +143,7 @@ def test_a_target_of_another_name(job, table, tmp_path):
     assert set(without.metrics) == {"log_likelihood"}
 
 
+@pytest.mark.slow
 def test_tables_in_a_directory_are_aligned_by_ids(job, table, tmp_path):
     ids = [f"p{k:03}" for k in np.random.default_rng(0).permutation(len(table))]
     named = table.assign(patient=ids)
@@ -268,6 +271,7 @@ def on_nodes(table, tmp_path):
     return configs
 
 
+@pytest.mark.slow
 def test_nodes_keep_their_circuits_for_a_later_run(job, on_nodes, table, tmp_path):
     table.iloc[:20].to_csv(tmp_path / "rows.csv", index=False)
     query = {"query": str(tmp_path / "rows.csv"), "fedpc.training": "one-pass"}
@@ -282,6 +286,7 @@ def test_nodes_keep_their_circuits_for_a_later_run(job, on_nodes, table, tmp_pat
     assert again.metrics == first.metrics
 
 
+@pytest.mark.slow
 def test_circuits_replace_circuits_only(job, on_nodes, tmp_path, monkeypatch):
     configs = on_nodes("heron", "heron")
     own = [config["data-path"] for config in configs]

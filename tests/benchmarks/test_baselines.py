@@ -47,6 +47,7 @@ def test_the_pooled_rows_show_what_parties_of_four_rows_cannot():
     assert {m["num_true"] for m in metrics.values()} == {5}
 
 
+@pytest.mark.slow
 def test_with_one_party_all_baselines_are_the_same():
     metrics = of_linear(*federated_linear(6, 120, 1, seed=0))
     assert metrics["voting"] == metrics["best"] == metrics["pooled"]
@@ -61,6 +62,7 @@ def test_linear_rows_are_solved_and_different_mechanisms_are_not():
     assert mixed["NO-ALL"]["shd"] >= 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", ["dagma-by-party", "notears-by-party"])
 def test_with_one_party_both_baselines_solve_the_same_problem(solver):
     parties, truth = federated_nonlinear(5, 2000, 1, mechanisms="lg", iid=True)
@@ -68,6 +70,7 @@ def test_with_one_party_both_baselines_solve_the_same_problem(solver):
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
 
 
+@pytest.mark.slow
 def test_rows_are_centred_by_their_own_party():
     """Shifts between parties, of all variables alike, would tie them all together."""
     parties, truth = federated_nonlinear(6, 2000, 4, mechanisms="lg", iid=True)
@@ -105,6 +108,7 @@ def waves(*signs, rows=300, shift=0.0):
     return parties, CausalGraph.from_array(np.array([[0, 1], [0, 0]]), names=("a", "b"))
 
 
+@pytest.mark.slow
 def test_perceptrons_find_a_wave_whatever_its_level():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
     metrics = compared(*waves(1, 1), solver="notears-mlp")
@@ -193,6 +197,7 @@ def test_sparsity_and_threshold_reach_the_solver():
             assert (graph["lagged_shd"], graph["lagged_tpr"]) == (truth.num_lagged_edges, 0)
 
 
+@pytest.mark.slow
 def test_the_best_party_is_best_by_both_blocks():
     parties, truth = federated_dynamic(5, 60, 4, seed=1)
     alone = [total(of_series([p], truth)["best"]) for p in parties]

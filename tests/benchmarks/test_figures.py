@@ -87,6 +87,7 @@ def sweep(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_file_of_a_sweep_holds_its_tables(sweep):
     again = results.read(sweep / "out" / results.FILE)
     one = scenario.find(str(sweep / "tiny.toml"))

@@ -41,6 +41,7 @@ def theirs(installed):
         installed(f"my-{kind}", {name: name}, CODE, f"flwr_causal.{kind}s")
 
 
+@pytest.mark.slow
 def test_a_scenario_uses_all_three(theirs, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(SCENARIO)

@@ -158,6 +158,7 @@ def test_errors_name_the_key_and_the_remedy(tiny, tmp_path, change, words):
     assert words in found.output
 
 
+@pytest.mark.slow
 def test_labels_with_commas_choose_lines(tiny, tmp_path):
     tiny.write_text(TINY.replace("voting =", '"voting, linear" ='))
     arguments = ["reproduce", str(tiny), "--runs", "1", "--output-dir", str(tmp_path / "out")]
@@ -287,6 +288,7 @@ def test_entries_are_means_with_their_standard_errors():
     assert table.rows[0][1][0].text() == "1.00 [n=1] [1 failed]"
 
 
+@pytest.mark.slow
 def test_a_cell_is_a_record_of_its_own(tiny, tmp_path):
     report = reproduce(str(tiny), runs=1, methods=["moments"], output_dir=tmp_path / "out")
     cells = [json.loads(p.read_text()) for p in (tmp_path / "out" / "cells").iterdir()]
@@ -305,6 +307,7 @@ def test_sorting_finds_the_graph_where_variances_grow_and_not_after_standardisin
     np.testing.assert_allclose(order.weights[order.adjacency], 2, atol=0.1)
 
 
+@pytest.mark.slow
 def test_options_of_some_points_are_those_of_their_cells(tiny, tmp_path):
     line = 'moments = { method = "moments", threshold = 0.3, settings = [ { at = { num_parties = 3 '
     tiny.write_text(TINY.replace('moments = { method = "moments"', line + "}, threshold = 9.0 } ]"))
@@ -317,6 +320,7 @@ def test_options_of_some_points_are_those_of_their_cells(tiny, tmp_path):
     assert frame.loc[3, "tpr"] == 0 < frame.loc[2, "tpr"]
 
 
+@pytest.mark.slow
 def test_tables_say_what_the_order_of_variances_reveals(tiny, tmp_path):
     reproduce(str(tiny), output_dir=tmp_path / "out", runs=1)
     again = results.read(tmp_path / "out" / results.FILE)
@@ -379,6 +383,7 @@ def test_hard_worlds_have_acyclic_truths_over_their_columns(kind):
         assert np.abs(correlations).max() < 0.2
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", joint.KINDS)
 def test_joint_tables_have_dependent_columns_and_rows_for_the_test(kind):
     world = joint.joint(3, kind, 4000, 500)

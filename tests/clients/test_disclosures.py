@@ -6,6 +6,7 @@ import pytest
 from federations import SpyGrid, make_federation, spy
 from flwr.app import ArrayRecord
 from server_states import states_of
+from sweeps import sweep
 
 from flwr_causal.app.methods import METHODS, build
 from flwr_causal.core.consensus import admm
@@ -39,6 +40,8 @@ OPTIONS = [
     ("2dbn", {"order": 1, "max_rounds": 8}),
     ("2dbn", {"order": 2, "max_rounds": 8, "select_order": True}),
 ]
+#: One of each kind of exchange.
+OFTEN = [OPTIONS[k] for k in (2, 5, 6, 8, 9, 11, 13, 18)]
 # The answer to the schema question: names, types, counts, flags, relations and three sums a column.
 SCHEMA = {
     "party": None,
@@ -117,7 +120,7 @@ def setup_size(content):
     return records.values_bytes(setup)
 
 
-@pytest.fixture(scope="module", params=OPTIONS, ids=str)
+@pytest.fixture(scope="module", params=sweep(OPTIONS, kept=OFTEN), ids=str)
 def watched(request):
     """A grid that saw a whole run, and the run's outcome."""
     method, options = request.param
@@ -207,7 +210,7 @@ def test_the_setup_travels_once_to_each(watched):
     assert sorted(carriers) == sorted(grid.get_node_ids())
 
 
-@pytest.fixture(scope="module", params=CATEGORIES, ids=str)
+@pytest.fixture(scope="module", params=sweep(CATEGORIES, kept=CATEGORIES[:5:2]), ids=str)
 def watched_categories(request):
     """A grid that saw a whole run on categories, and the run's outcome and options."""
     grid = spy(category_tables(request.param))

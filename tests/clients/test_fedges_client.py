@@ -73,6 +73,7 @@ def own_score(graph, score="bdeu"):
 # Graphs.
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("limit", [None, 1, 3])
 @pytest.mark.parametrize(
     ("received", "own"), [(NOTHING, NOTHING), (GRAPH, NOTHING), (GRAPH, OTHER)]

@@ -190,6 +190,7 @@ def test_no_row_changes_how_another_one_is_read(tmp_path, size, suffix):
         check_neighbours(expected, parts_of(after))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("line", LINES)
 def test_no_line_changes_how_another_one_is_read(tmp_path, size, line):
     before = written(tmp_path / "before", table(), ".csv")
@@ -212,6 +213,7 @@ def test_a_party_releases_what_was_read_cell_by_cell(tmp_path, size, suffix, met
         assert report == other_report
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("method", "line"), [*(("moments", one) for one in LINES), ("notears-admm", "text")]
 )
@@ -339,6 +341,7 @@ def test_no_row_changes_how_states_of_another_one_are_read(tmp_path, size, suffi
             assert counted
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("line", LINES)
 def test_no_line_changes_how_states_of_another_one_are_read(tmp_path, size, line, dictionary):
     before = written(tmp_path / "before", table(), ".csv")

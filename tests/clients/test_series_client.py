@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 from federations import app_of, ask, spy
 
 from flwr_causal.data.synthetic.series import federated_dynamic
@@ -111,6 +112,7 @@ def watched(**options):
     return grid
 
 
+@pytest.mark.slow
 def test_only_declared_arrays_leave():
     for options, sets, folds in (
         ({}, 1, 1),

@@ -174,6 +174,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers_stop_at_the_check_that_says_so(name):
     solve, fewest = SOLVERS[name]

@@ -251,6 +251,7 @@ def test_state_is_updated_once_for_each_number():
     averages_the_parties(STATE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -415,6 +416,7 @@ def finds_the_chain(text):
     return guide
 
 
+@pytest.mark.slow
 def test_fusion_and_search_of_fedges_are_steps():
     guide = finds_the_chain(FEDGES)
     graphs = {"a": [[0, 1]], "b": [[1, 0], [1, 2]], "c": [[0, 1]]}
@@ -440,11 +442,13 @@ def test_a_wrong_step_of_fedges_is_noticed(right, wrong):
         finds_the_chain(FEDGES.replace(right, wrong))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("promise", [adaptive, reweighted, clipped])
 def test_a_changed_step_does_what_the_page_says(promise):
     promise(module_of(STEPS))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("right", "wrong", "promise"),
     [

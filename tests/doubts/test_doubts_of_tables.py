@@ -54,6 +54,7 @@ def the_only(given, *words, **options):
     return text
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("rows", [2, 4, 8, 60])
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_of_one_population_are_plausible(rows, seed):

@@ -24,6 +24,7 @@ def short(monkeypatch):
         monkeypatch.setattr(feddag, name, value)
 
 
+@pytest.mark.slow
 def test_the_steps_are_those_of_adam(short):
     torch = pytest.importorskip("torch")
     parties = [rows_of(0, 60), rows_of(1, 200)]

@@ -29,6 +29,7 @@ def all_dags(d):
             yield dag
 
 
+@pytest.mark.slow
 def test_neighbours_are_the_classes_of_members_with_one_edge_more_or_fewer():
     members = {}
     for dag in all_dags(4):
@@ -55,6 +56,7 @@ def rows_of(seed, n, d=6, noise=1.0):
     return noise * rng.normal(size=(n, d)) @ np.linalg.inv(np.eye(d) - weights), dag
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_one_party_is_ges(seed):
     rows, _ = rows_of(seed, 150)

@@ -407,6 +407,7 @@ def cut(path, lines):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", [Moments, partial(NotearsADMM, max_rounds=6)])
 @pytest.mark.parametrize(
     "lose", [Path.unlink, lambda path: cut(path, 0), lambda path: cut(path, 1)]

@@ -282,6 +282,7 @@ def key_of(directory):
     return str(file), f'askers = ["{line}"]'
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -54,6 +54,7 @@ def key(tmp_path_factory):
     return path, _Kit(kit.read_text()).substitute(party="party 0", askers=json.dumps(line))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in FAST else pytest.mark.nightly) for name in ALL],

@@ -56,6 +56,7 @@ def scaled(factor):
     return change
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("center", ["global", "party"])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("offset", [0.0, 1e6])

@@ -151,6 +151,7 @@ MODES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_each_key_that_travels_is_a_setting_or_has_a_reason(mode):
     method, contract = mode.partition(",")[0], METHODS[mode.partition(",")[0]].client.contract

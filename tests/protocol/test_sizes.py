@@ -119,6 +119,7 @@ def stating(shape, kind="<f8", entries=b"", order=False):
 # -- packed circuits -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_each_number_in_the_head_of_packed_circuits():
     mixed, domain, _ = circuits()
     arrays = members(packed(mixed[:1], domain))
@@ -132,6 +133,7 @@ def test_each_number_in_the_head_of_packed_circuits():
         tried(lambda data=data: unpacked(data), DataError)
 
 
+@pytest.mark.slow
 def test_each_number_in_the_arrays_of_packed_circuits():
     mixed, _, rng = circuits()
     two = domain_of((0, 0, 0, 0, 2, 2))

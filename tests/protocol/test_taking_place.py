@@ -137,6 +137,7 @@ def requests(config, name):
     return (own, {}), (own | trainings, {}), (earlier, {"archive": replay["archive"]})
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in FAST else pytest.mark.nightly) for name in ALL],
@@ -230,6 +231,7 @@ FIVE = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", SETS)
 def test_sets_of_variables_are_no_larger_than_max_parents_allows(case):
     options, name = SETS[case]

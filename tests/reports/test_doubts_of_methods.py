@@ -51,6 +51,7 @@ OF_CURVES = {"additive": ("moments", {"model": "additive"}), "evidence": ("fedca
 SLOW = ("perceptrons",)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "case", [pytest.param(one, marks=pytest.mark.slow) if one in SLOW else one for one in SAID]
 )
@@ -66,6 +67,7 @@ def test_doubts_are_of_the_evidence_that_the_method_has(case, tmp_path):
         assert ("in doubt: " in str(own)) == (said is not None)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", OF_CURVES)
 def test_directions_that_curves_decide_are_in_no_doubt(case, tmp_path):
     method, options = OF_CURVES[case]

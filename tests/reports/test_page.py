@@ -233,6 +233,7 @@ def test_numbers_that_are_not_finite_are_null():
     assert template.embedded({"a": [float("nan"), float("inf"), 1.5]}) == '{"a":[null,null,1.5]}'
 
 
+@pytest.mark.slow
 def test_a_circuit_has_marginals_and_moments_beside_the_data():
     rng = np.random.default_rng(0)
     frames = [
@@ -418,6 +419,8 @@ def test_background_knowledge_is_stated_in_words():
     assert in_words(Knowledge()) == "none"
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["lingam", "moments", "notears-admm"])
 def test_the_strongest_edges_do_not_depend_on_units(method):
     """In another unit of b the weights differ, and the order of the edges does not."""

@@ -283,6 +283,7 @@ BY_ROWS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", BY_ROWS)
 def test_what_depends_on_the_rows_takes_those_in_the_sum(case):
     method, options = BY_ROWS[case]
@@ -332,6 +333,7 @@ def test_a_resumed_run_keeps_the_rows_of_its_sums(tmp_path):
 # Who is missing is part of what a run says of itself.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "options", "lost", "expected"),
     [

@@ -303,6 +303,7 @@ def test_samples_are_even():
     assert all(150 < count < 250 for count in counts.values())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", [admm, Moments])
 def test_the_order_of_replies_and_nodes_does_not_matter(method):
     one = run(method(), spy(TABLES))

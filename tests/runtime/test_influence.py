@@ -81,6 +81,7 @@ def test_it_is_the_difference_from_the_run_of_the_others():
         assert change["largest_change"] == pytest.approx(largest, abs=1e-6), party
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "options"),
     [
@@ -153,6 +154,7 @@ def test_a_party_that_decides_much_is_named():
     assert all(f"without party {k}" not in warnings[0] for k in range(5) if k != 2)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sizes", [(10, 30, 10), (10, 256, 8)])
 @pytest.mark.parametrize("seed", range(2))
 def test_no_party_of_the_papers_simulations_is_named(sizes, seed):
@@ -178,6 +180,7 @@ def test_of_many_variables_those_that_stand_out_are_left_out(monkeypatch):
     assert "party 2" in influence
 
 
+@pytest.mark.slow
 def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
     def killed(*args):
         raise KilledError
@@ -240,6 +243,7 @@ def test_moments_with_a_false_party():
     assert not any("decide much" in text for text in found.warnings)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("method", "options"),
     [

@@ -90,6 +90,7 @@ def clean():
     return graph
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("mode", ONE_EXCHANGE)
 def test_of_one_exchange_a_lie_is_refused(mode, lie):
@@ -97,6 +98,7 @@ def test_of_one_exchange_a_lie_is_refused(mode, lie):
     assert with_lie(mode, lie)[1]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize(
     "mode",

@@ -103,6 +103,7 @@ LOST = [one for one in FAULTS if one.name in REFUSED]
 NIGHTLY = ("round", "align", "confirmation")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", sweep(MESSAGES, kept=[name for name in MESSAGES if name not in NIGHTLY])
 )
@@ -110,6 +111,7 @@ def test_a_faulty_reply_is_listed_or_ends_the_run_with_an_error(name):
     check_faults(name, DECLARED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sweep(MESSAGES, kept=["unmasking"]))
 def test_a_reply_that_is_refused_whatever_it_holds_is_listed(name):
     check_faults(name, LOST)
@@ -169,6 +171,7 @@ def test_keys_and_words_in_another_type_are_the_partys_failure(name, dtype):
 HARMLESS = ("late", "delivered twice", "an id twice")
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("fault", [one for one in FAULTS if one.schema], ids=lambda one: one.name)
 def test_a_faulty_report_of_a_secure_run_names_the_party(fault):
     class Reporting(Relay):

@@ -159,6 +159,7 @@ def test_a_killed_run_goes_on_to_the_same_result(name, tmp_path):
     check_resumed(CASES[name], tmp_path, some)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_too(name, tmp_path):
     pytest.importorskip("torch", reason="perceptrons need torch")
@@ -713,6 +714,7 @@ def headed(head):
     return records.npz({"head": np.frombuffer(head, dtype=np.uint8)})
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "content",
     [b"", b"PK", b"text", headed(b"[]"), headed(b"{}"), headed(b"[" * 100_000), headed(b"\xff")],
@@ -754,6 +756,7 @@ OTHER_FORMS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("form", OTHER_FORMS)
 @pytest.mark.parametrize(
     ("case", "name"), [("fedcausal", "squared-norms"), ("ges scores", "gains")]

@@ -113,6 +113,7 @@ METHODS = {
 WAYS = ((False, False), (True, True), (True, False))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_node_restarted_in_an_exchange_changes_nothing(name):
     """In the first exchange, in the midst and in the last one; the next method in another way."""
@@ -130,6 +131,7 @@ def test_a_node_restarted_in_an_exchange_changes_nothing(name):
         assert outcome.rounds == whole.rounds
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("same_id", [False, True])
 @pytest.mark.parametrize(
     ("back", "missed", "parties"),

@@ -202,6 +202,7 @@ def test_forgetting_deletes_what_runs_keep_and_nothing_else(tmp_path, finished):
     assert before.items() <= contents(tmp_path).items()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_only_its_owner_can_read_what_a_run_writes(umask, tmp_path, monkeypatch):
     seen = set()

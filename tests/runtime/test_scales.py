@@ -45,6 +45,7 @@ def check(method, exponent):
         assert isinstance(secure, str)
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("exponent", [-300, -163, -60, -53, -47, -46, -20, 20, 22, 153, 300])
 def test_secure_sums_are_plain_sums_in_any_unit_or_both_name_it(method, exponent):

@@ -235,6 +235,7 @@ def test_a_party_whose_values_are_huge_is_left_out(mode, change):
 GROWING = ["notears-admm", "notears-admm held-out", "2dbn", "fedcausal", "fedcausal linear"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", GROWING)
 def test_replies_that_are_a_million_times_too_large_do_not_keep_the_server_busy(mode):
     parties, options = MODES[mode]

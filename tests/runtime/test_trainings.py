@@ -90,6 +90,7 @@ def test_a_replicate_is_the_pooled_bootstrap_of_one_party():
     np.testing.assert_allclose(run.graph.confidence, np.mean(found, axis=0))
 
 
+@pytest.mark.slow
 def test_confidence_does_not_depend_on_the_order_of_the_parties_but_on_the_seed():
     run = simulate("moments", FRAMES, replicates=20)
     again = simulate("moments", FRAMES[::-1], replicates=20)
@@ -98,6 +99,7 @@ def test_confidence_does_not_depend_on_the_order_of_the_parties_but_on_the_seed(
     assert (run.graph.confidence != other.graph.confidence).any()
 
 
+@pytest.mark.slow
 def test_requests_differ_where_trainings_are_in_different_exchanges():
     frames, _ = federated_discrete(5, 900, 3, seed=2)
     alone = simulate("fedges", frames)
@@ -182,6 +184,7 @@ def test_incomplete_rows_stay_outside_a_replicate():
 # What goes wrong, and what is refused.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "method"),
     [
@@ -283,6 +286,7 @@ class Strangers(CausalStrategy):
         return Result(graph, reason="all steps are done")
 
 
+@pytest.mark.slow
 def test_a_strangers_method_needs_nothing_for_replicates():
     strategy = Strangers(replicates=2, min_available_nodes=3)
     run, pairs = spied(strategy, FRAMES, client=StrangersClient)

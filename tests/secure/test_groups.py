@@ -64,6 +64,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", CASES)
 def test_sums_of_groups_add_up_to_those_of_all(case):
     method, tables, options = CASES[case]
@@ -114,6 +115,7 @@ def test_a_run_by_groups_is_the_plain_one_with_the_groups_as_parties(aggregation
             np.testing.assert_allclose(own, other, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_each_group_the_iterations_are_those_of_the_other_parties():
     options = {"max_rounds": 6}
     found = simulate("notears-admm", TWELVE, leave_one_out=True, **GROUPED, **options)
@@ -313,6 +315,7 @@ class Altered(Relay):
         return replies
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_group_whose_sum_is_altered_is_left_out(number):
     tables = [*TABLES, *make_federation(d=4, n=180, parties=3, seed=1).tables]
@@ -332,6 +335,7 @@ def test_a_group_whose_sum_is_altered_is_left_out(number):
     assert found.graph.num_edges
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"leave_one_out": True, "replicates": 2}])
 def test_a_killed_run_goes_on_with_the_same_groups(tmp_path, options):
     options = {"max_rounds": 6, **GROUPED, **options}

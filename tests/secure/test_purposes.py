@@ -75,6 +75,7 @@ fields = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(fields, max_size=4), st.lists(fields, max_size=4))
 def test_purposes_are_equal_only_where_all_fields_are(one, other):
     assert (purpose_of("x", *one) == purpose_of("x", *other)) == (repr(one) == repr(other))

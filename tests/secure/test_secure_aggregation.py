@@ -83,6 +83,7 @@ SLOW = (
 )
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "case", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in CASES]
 )
@@ -116,6 +117,7 @@ FEDGES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("options", "tables"), FEDGES, ids=range(len(FEDGES)))
 def test_fedges_finds_the_graph_and_the_tables_of_plain_sums(options, tables):
     plain = simulate("fedges", tables, **options)
@@ -142,6 +144,7 @@ FEDPC = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("options", "tables"), FEDPC, ids=range(len(FEDPC)))
 def test_fedpc_finds_the_circuit_of_plain_sums(options, tables):
     plain = simulate("fedpc", tables, **options)

@@ -260,6 +260,7 @@ def test_a_confirmation_is_of_one_sum_one_sender_and_one_set_of_parties():
         parties.answer(later, 0, 2, seals=seals)
 
 
+@pytest.mark.slow
 def test_of_many_parties_all_can_confirm_and_not_neighbours_alone():
     parties = Parties(120, quorum=0.75)
     server = parties.unmasking({k: parties.masked(k) for k in range(1, 120)})

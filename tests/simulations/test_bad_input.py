@@ -108,6 +108,7 @@ DATA = {
 }
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", DATA)
 def test_bad_data(case, method, grids):
@@ -129,6 +130,7 @@ def test_bad_data_of_a_method_on_categories(case, grids):
     assert all(not grid.training_messages for grid in grids)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("case", "option"),
     [

@@ -29,6 +29,7 @@ def states_of(agreement):
     return dict(zip(agreement.names, agreement.states, strict=True))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("word", ["None", "NA", "null", "nan", "N/A"])
 @pytest.mark.parametrize("method", ["fedges", "fedpc"])
 def test_states_that_look_missing_are_states_in_files_as_in_frames(tmp_path, method, word):
@@ -60,6 +61,7 @@ def test_codes_of_missing_numbers_are_missing_on_request(tmp_path, method):
 KEEPING = [("fedges", {}), ("fedpc", {}), ("moments", {"text_columns": "keep"})]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC])
 @pytest.mark.parametrize(("method", "options"), KEEPING)
 def test_codes_keep_their_spelling(tmp_path, method, options, quoting):
@@ -98,6 +100,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize(("method", "options"), MIXED)
 def test_declared_columns_are_there_and_hold_what_is_declared(method, options, secure):
@@ -138,6 +141,7 @@ CATEGORICAL = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("method", "options"), CATEGORICAL)
 @pytest.mark.parametrize("kind", ["csv", "parquet", "ints"])
 def test_codes_with_zeros_beside_codes_without(tmp_path, method, options, kind):
@@ -175,6 +179,7 @@ def test_counts_of_few_values_are_numbers_on_request(method, options):
         agreement_of("fedges", frames, numbers="visits")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("training", ["sums", "one-pass"])
 @pytest.mark.parametrize(
     "learner", ["trees", "spn", "class-conditional", "einsum", "decision-tree"]
@@ -243,6 +248,7 @@ def test_names_that_look_the_same_are_told_apart(name, odd):
     assert f"{name!a} here, {other!a} there" in text
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("method", "options"), [("moments", {}), *CATEGORICAL[1:]])
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_a_stray_cell_of_a_frame_is_said_once(method, options, everywhere):

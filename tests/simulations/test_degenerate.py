@@ -106,6 +106,7 @@ def test_degenerate_tables_have_an_outcome_or_a_named_error(name, counted):
     leaves(name, CASES[name], outcome_of(CASES[name]))
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize("name", SOME)
 def test_degenerate_tables_in_the_usual_modes(name, counted):
     leaves(name, CASES[name], outcome_of(CASES[name]))

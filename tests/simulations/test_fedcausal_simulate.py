@@ -48,6 +48,7 @@ def job(caplog):
     return start
 
 
+@pytest.mark.slow
 def test_the_app_on_synthetic_parties(job, tmp_path):
     result = job(variables=6, rows=800, seed=1, output_dir=str(tmp_path))
     assert result["status"] == "completed"
@@ -58,6 +59,7 @@ def test_the_app_on_synthetic_parties(job, tmp_path):
     assert {"pooled", "alone"} <= set(run.metrics)
 
 
+@pytest.mark.slow
 def test_the_app_asks_for_local_graphs(job, tmp_path, caplog):
     options = {"fedcausal.local-graphs": True, "output_dir": str(tmp_path)}
     result = job(variables=5, rows=600, seed=1, **options)

@@ -127,6 +127,7 @@ DATA = {
 }
 
 
+@pytest.mark.few(23)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", DATA)
 def test_bad_data(case, mode, grids):

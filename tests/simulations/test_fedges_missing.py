@@ -37,6 +37,7 @@ def found(mode):
     return simulate("fedges", parties(GAPS), mode=mode, **EM)
 
 
+@pytest.mark.few(1)
 def test_it_finds_what_complete_rows_show(mode, found):
     of_complete = wrong(simulate("fedges", parties(WHOLE), mode=mode))
     dropped = wrong(simulate("fedges", parties(GAPS), mode=mode, missing_values="drop"))
@@ -59,6 +60,7 @@ def test_complete_rows_give_the_result_of_the_default(mode):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "tables",
     [[GAPS], parties(GAPS)[::-1], parties(GAPS.iloc[::-1], (100, 2000)), parties(GAPS[::-1])],
@@ -73,6 +75,7 @@ def test_exact_is_the_search_on_all_rows_however_they_lie(tables):
         np.testing.assert_allclose(one, another, atol=0.05)
 
 
+@pytest.mark.few(1)
 def test_secure_sums_give_the_same(mode, found):
     secure = simulate("fedges", parties(GAPS), mode=mode, secure_aggregation=True, **EM)
     assert alike(secure.graph, found.graph)
@@ -80,6 +83,7 @@ def test_secure_sums_give_the_same(mode, found):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.few(1)
 def test_a_column_that_a_party_lacks_is_missing_there(mode):
     tables = parties(GAPS)
     name = GAPS.columns[-1]
@@ -105,6 +109,7 @@ def test_cells_missing_by_seen_columns_do_not_shift_the_network():
     assert dropped.model.sample(20_000, seed=0)["child"].eq("1").mean() < 0.3
 
 
+@pytest.mark.few(1)
 def test_withheld_counts_take_part(mode):
     run = simulate("fedges", parties(GAPS), mode=mode, small_counts="suppress", **EM)
     assert wrong(run) <= 4

@@ -60,6 +60,7 @@ def run_of(tables, mode, **options) -> Run:
 # Equal to GES on the rows.
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("score", SCORES)
 def test_exact_is_ges_on_the_pooled_rows(score, seed):
@@ -73,6 +74,7 @@ def test_exact_is_ges_on_the_pooled_rows(score, seed):
     assert run.graph.num_edges > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 120), min_size=1, max_size=5))
 def test_exact_does_not_depend_on_who_has_which_rows(seed, sizes):
@@ -99,6 +101,7 @@ def test_states_that_a_party_never_saw():
     assert alike(run_of(tables, "scores", score="bdeu").graph, scored_search(tables, "bdeu"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_scores_is_a_search_on_sums(score, seed):
@@ -125,6 +128,7 @@ def test_a_federation_of_one_is_ges(mode, score):
     assert alike(run.graph, ges(table, score=score))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("keep", ["best", "last"])
 @pytest.mark.parametrize("start", ["fuse", "overwrite"])
 @pytest.mark.parametrize("score", SCORES)
@@ -151,6 +155,7 @@ def test_few_edges_a_round_only_take_longer_with_one_party():
     assert alike(few.graph, one_by_one)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("mode", "seed"), [("scores", 13), ("scores", 60), ("exact", 20)])
 def test_turning_finds_what_the_other_phases_do_not(mode, seed):
     tables, _ = make_tables(d=8, n=400, seed=seed, edges_per_variable=2.0, num_states=(2, 3))
@@ -161,6 +166,7 @@ def test_turning_finds_what_the_other_phases_do_not(mode, seed):
     assert not alike(run.graph, run_of(tables, mode, score="bdeu").graph)
 
 
+@pytest.mark.slow
 def test_the_default_is_the_best_of_three_scores_by_held_out_likelihood():
     chosen = set()
     for tables in CHOICES:
@@ -255,6 +261,7 @@ def test_twenty_parties_are_about_as_accurate_as_all_rows_in_one_table():
 # The speculative search.
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 @pytest.mark.parametrize("turn", [False, True])
 @pytest.mark.parametrize("limited", [False, True])
@@ -283,6 +290,7 @@ def test_a_search_takes_fewer_exchanges_than_operators(mode):
     assert run.history[0]["bytes_received"] >= 3 * pairs
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 def test_few_exchanges_on_a_network_as_large_as_alarm(mode):
     tables, _ = make_tables(
@@ -316,6 +324,7 @@ def test_a_search_cut_short_is_a_prefix_of_the_naive_one(mode):
     assert "used up" not in whole.stop_reason
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_max_rounds_is_kept(mode, rounds):
@@ -327,6 +336,7 @@ def test_max_rounds_is_kept(mode, rounds):
         assert run.stop_reason == f"all of the {rounds} exchanges were used"
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("parameters", [None, True, False])
 @pytest.mark.parametrize("mode", MODES)
 def test_one_exchange_gives_a_graph(mode, parameters):
@@ -343,6 +353,7 @@ def test_one_exchange_gives_a_graph(mode, parameters):
 # Turned about.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_order_of_parties_rows_and_columns(mode):
     run = run_of(TABLES, mode)
@@ -368,6 +379,7 @@ def shares(graph):
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_states_are_called_does_not_matter(mode):
     run = run_of(TABLES, mode)
@@ -377,6 +389,7 @@ def test_what_states_are_called_does_not_matter(mode):
     assert alike(run_of(numbers, mode).graph, run.graph)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_run_twice(mode):
     one, two = (run_of(TABLES, mode, seed=s, parameters=True) for s in (0, 1))
@@ -396,6 +409,7 @@ def test_half_precision_travels_half_the_bytes_and_finds_the_graph():
 # What a run holds.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_holds_what_is_promised(mode):
     truth = NETWORK.graph
@@ -471,6 +485,7 @@ def test_no_network_is_no_file(tmp_path):
     np.testing.assert_array_equal(Run.load(tmp_path).scores, run.scores)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 @pytest.mark.parametrize("score", SCORES)
 def test_the_agreement_is_the_share_of_parties_that_gain_by_an_edge(mode, score):
@@ -516,6 +531,7 @@ KNOWN = Knowledge(
 )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("turn", [False, True])
 def test_knowledge_is_respected_by_every_mode(mode, turn):
@@ -632,6 +648,7 @@ def test_the_cuts_do_not_depend_on_who_has_which_rows():
     assert one.model.states == two.model.states
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_discretisation_in_every_mode(mode):
     tables = numeric_tables()
@@ -730,6 +747,7 @@ def test_driven_is_never_below_no_edges_at_all():
     assert total[0] >= total[1] - 1e-9
 
 
+@pytest.mark.slow
 def test_federation_beats_being_alone():
     tables, network = make_tables(d=8, n=2400, parties=8, seed=2)
     alone = np.mean([compare(network.graph, ges(t, score="bic"))["smhd"] for t in tables])

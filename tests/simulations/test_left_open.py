@@ -134,6 +134,7 @@ CASES = [(method, trait) for method in METHODS for trait in TRAITS]
 KEPT = [("moments", "dates as text"), ("moments", "a column that one party lacks")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", sweep(CASES, [*KEPT, ("lingam", "text"), ("lingam", "gaps")]))
 def test_a_run_is_that_of_the_options_given_or_is_refused_with_the_remedy(case):
     method, trait = case

@@ -151,6 +151,7 @@ ABSURD = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("method", OWN_METHODS)
 def test_absurd_options(method):
     """Each option of each method with each value: built, or refused by name."""

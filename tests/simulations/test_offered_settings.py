@@ -22,6 +22,7 @@ def tables(categories):
     return made
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "options"),
     [

@@ -67,6 +67,7 @@ def as_text(settings):
     return "Set " + ", ".join(f"{option}={value!r}" for option, value in settings.items())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("files", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_options_of_the_one_message_make_the_run_go(tmp_path, method, files):

@@ -65,11 +65,13 @@ def accepted(method, parties):
     return agreement_of(method, parties, **error.settings).names
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("method", [one for one in OWN_METHODS if one != "2dbn"])
 def test_one_refusal_names_all_that_a_method_needs(method):
     assert {"x", "y"} <= set(accepted(method, tables(*KINDS)))
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["moments", "fedges", "fedpc"])
 def test_the_remedy_of_each_kind_of_column_is_accepted(method, kind):
@@ -79,6 +81,7 @@ def test_the_remedy_of_each_kind_of_column_is_accepted(method, kind):
         assert kind in names
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", ["dates", "days", "categories of dates", "shared labels"])
 @pytest.mark.parametrize("method", ["moments", "fedges", "fedpc"])
 def test_what_holds_neither_numbers_nor_text_is_not_called_a_category(method, kind):

@@ -94,6 +94,7 @@ def test_a_run_holds_what_is_promised(method):
     assert run.error == ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", EVERY)
 def test_arrays_frames_and_files_are_the_same(method, tmp_path):
     first, second, third = TABLES

@@ -56,6 +56,7 @@ def test_runs_in_threads_find_what_they_find_alone(hasty):
     assert (FLOWER_LOGGER.level, blas_threads()) == before
 
 
+@pytest.mark.slow
 def test_flower_averages_for_one_thread_at_a_time(monkeypatch, hasty):
     # It reads arrays by ast, which CPython 3.11 cannot do in two threads at once.
     usual, active, most = FedAvg.aggregate_train, [], []
@@ -76,6 +77,7 @@ def test_flower_averages_for_one_thread_at_a_time(monkeypatch, hasty):
     assert max(most) == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_run_may_begin_inside_another_one(elsewhere):
     inner = []

@@ -19,6 +19,7 @@ PARTIES, TRUTH = federated_dynamic(4, 180, 3, seed=0)
 SECOND = "party 1"
 
 
+@pytest.mark.slow
 def test_arrays_frames_and_lists_are_the_same():
     frames = simulate("2dbn", PARTIES, truth=TRUTH)
     arrays = simulate("2dbn", [party.to_numpy() for party in PARTIES])

@@ -59,6 +59,7 @@ def same(one, other):
         np.testing.assert_allclose(one.graph.weights, other.graph.weights, rtol=1e-12)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("method", METHODS)
 def test_gaps_of_a_column_that_others_lack_cost_no_row(method):
     parts, options = tables("interventions" in method), {**METHODS[method], **DROP}
@@ -100,6 +101,7 @@ def test_excluded_columns_that_are_not_there_or_are_all():
         simulate("moments", tables(), exclude="a, b, c")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("method", [*METHODS])
 def test_gaps_of_a_constant_column_cost_no_row(method):
     if method.startswith("fed") and method != "fedcausal":
@@ -196,6 +198,7 @@ def test_an_interrupted_run_asks_for_the_same_columns(tmp_path):
     same(resumed, undisturbed)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("method", ["moments", "notears-admm", "fedges", "fedpc"])
 @pytest.mark.parametrize("kind", ["copy", "constant"])
 def test_columns_that_are_left_out_of_secure_sums_are_asked_for_once(method, kind):
@@ -216,6 +219,7 @@ def test_columns_that_are_left_out_of_secure_sums_are_asked_for_once(method, kin
     assert set(found.dropped) == {"k"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["moments", "lingam", "notears-admm"])
 def test_gaps_of_a_constant_that_only_totals_show_are_an_error_of_the_party(method):
     options = {**METHODS[method], **DROP, "constant_columns": "drop", "secure_aggregation": True}

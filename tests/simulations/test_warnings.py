@@ -302,6 +302,7 @@ SERIES_OF_SUMS = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("method", ["moments", "lingam"])
 @pytest.mark.parametrize(
     "options",

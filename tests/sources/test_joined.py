@@ -93,6 +93,7 @@ def lagged(center):
     ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("tables", [OF_SERIES, TWICE], ids=["two", "overlapping"])
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("center", ["global", "series"])

@@ -74,28 +74,6 @@ def test_scores_take_one_exchange_more():
     assert [one["exchange"] for one in of_curved().history] == ["ranks", "sums"]
 
 
-@pytest.mark.parametrize(
-    "options", [{"secure_aggregation": True}, {"precision": "float64", "replicates": 2}]
-)
-def test_secure_sums_and_replicates_change_nothing(options):
-    run = simulate("moments", CURVED, **SCORES, **options)
-    np.testing.assert_allclose(moments(run).second, moments(of_curved()).second, atol=1e-9)
-    assert (run.graph.adjacency == of_curved().graph.adjacency).all()
-
-
-def test_the_order_of_parties_and_the_split_of_rows_change_nothing():
-    parts = cut(pd.concat(CURVED[::-1]), (500, 60, 240))
-    run = simulate("moments", parts, **SCORES)
-    np.testing.assert_allclose(moments(run).second, moments(of_curved()).second, atol=1e-9)
-
-
-def test_a_resumed_run_is_the_same(tmp_path):
-    options = {**SCORES, "output_dir": tmp_path, "replicates": 2}
-    first = simulate("moments", CURVED, **options)
-    again = simulate("moments", CURVED, **options, resume=True)
-    assert (again.graph.weights == first.graph.weights).all()
-
-
 def test_levels_are_taken_out_of_scores():
     rng = np.random.default_rng(3)
     shifted = [np.exp(t + 0.7 * rng.normal(size=4) * [1, 1, 0, 0]) for t in PLAIN]

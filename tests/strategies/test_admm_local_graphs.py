@@ -100,6 +100,7 @@ def test_own_graphs_are_those_of_the_moments_of_all_rows(method, parties, option
     pd.testing.assert_frame_equal(found.heterogeneity, own.edges, atol=1e-6)
 
 
+@pytest.mark.few(2)
 @METHODS
 @pytest.mark.parametrize(
     "more",
@@ -154,6 +155,7 @@ def test_fewer_lags_than_were_asked_for():
     assert ("party 3", "b[t-1]", "d", "absent") in unlike(found)
 
 
+@pytest.mark.few(1)
 @METHODS
 def test_the_order_of_the_parties_does_not_matter(method, parties, options):
     found = simulate(method, parties, local_graphs=True, **options, **FAST)
@@ -182,6 +184,7 @@ class TestFaults:
     def method(self, make, **options):
         return make(local_graphs=True, min_available_nodes=5, **FAST, **options)
 
+    @pytest.mark.few(1)
     def test_a_party_that_is_lost_in_the_last_exchange_is_left_out(self, make, parties):
         whole = run(self.method(make), spy(parties))
         last = whole.rounds
@@ -191,6 +194,7 @@ class TestFaults:
         assert list(found.heterogeneity.graphs) == [f"party {k}" for k in (0, 2, 3, 4)]
         assert [(one.server_round, one.party) for one in found.failures] == [(last, "party 1")]
 
+    @pytest.mark.few(1)
     def test_the_graph_stands_where_the_last_exchange_fails(self, make, parties):
         whole = run(self.method(make), spy(parties))
         grid = disturbed(parties, raising(1, {whole.rounds}, attempts=2))
@@ -202,6 +206,7 @@ class TestFaults:
         assert again.rounds == 1
         assert again.heterogeneity.edges.equals(whole.heterogeneity.edges)
 
+    @pytest.mark.few(1)
     def test_what_leaves_a_party(self, make, parties):
         grid = spy(parties)
         found = run(self.method(make), grid)
@@ -224,6 +229,7 @@ class TestFaults:
             run(method, spy(parties), strategy=wrapper)
 
 
+@pytest.mark.few(1)
 @METHODS
 def test_a_run_is_saved_and_resumed_and_has_replicates(method, parties, options, tmp_path):
     given = {**options, **FAST, "local_graphs": True, "replicates": 2}
@@ -240,6 +246,7 @@ def test_a_run_is_saved_and_resumed_and_has_replicates(method, parties, options,
     assert "party 3" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.few(1)
 @METHODS
 def test_groups_that_add_up_securely_have_graphs(method, parties, options):
     draw = rows if method == "notears-admm" else series

@@ -138,6 +138,7 @@ def test_methods_on_numbers(method, options):
     assert [error for text in texts for error in refused(method, options, text)] == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"model": "curved"}], ids=str)
 def test_numbers_and_categories(options):
     options = {"text_columns": "keep", **options}
@@ -149,6 +150,7 @@ def test_numbers_and_categories(options):
     assert [error for text in texts for error in refused("moments", options, text)] == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_errors_of_tables(method):
     """What each method says of tables that it cannot use."""

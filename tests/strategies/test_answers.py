@@ -200,6 +200,7 @@ def answers_of(method, options, names, order):
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "options"),
     [("fedges", {}), ("fedges", {"mode": "exact"}), ("moments", {"solver": "ges"})],
@@ -318,6 +319,7 @@ def test_a_required_lagged_edge_is_in_no_doubt():
     assert "x0[t-1]" in {edge.cause for edge in run.doubtful_edges(99)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", ["fedges", "moments"])
 def test_possible_effects_are_those_that_knowledge_leaves(method, tmp_path):
     """A collider-free class of three: each direction that is known leaves fewer parents."""

@@ -226,6 +226,7 @@ def test_gaps_that_are_those_of_another_column_and_one_more_are_not_told_apart()
         simulate("describe", parties, small_counts="refuse")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", sweep(range(30), (0, 1, 2)))
 def test_no_withheld_number_follows_from_all_that_leaves(seed):
     parties = tables_with_few(seed)
@@ -359,6 +360,7 @@ def test_it_keeps_its_contract(options):
     assert report.passed, report.table()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("large", [False, True])
 def test_values_of_single_rows_leave_neither_as_means_nor_as_states(hospitals, large, tmp_path):
     parties = [table.copy() for table in hospitals]

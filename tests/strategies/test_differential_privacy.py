@@ -74,6 +74,7 @@ def test_the_model_is_that_of_the_release_without_errors_by_rows():
     assert found.model.do({"x0": 1.0}) is not None
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{"solver": "ges"}, {"solver": "dagma"}, {"sparsity": "bic"}])
 def test_solvers_and_standardised_columns(options):
     found = simulate("moments", TABLES, epsilon=8.0, standardize=True, **options)

@@ -41,6 +41,7 @@ def regression(rows, columns, target):
     return coefficients[0], np.sqrt(variance)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "options"),
     [

@@ -204,6 +204,7 @@ def test_equal_noise_tells_linear_directions():
     assert shd(found(parties, model="linear", refine="evidence", noise="equal"), truth) == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variant", ["default", "paper"])
 def test_perceptrons(variant):
     pytest.importorskip("torch")
@@ -222,6 +223,7 @@ def test_perceptrons(variant):
     np.testing.assert_allclose(outcome.scores, norms, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_perceptrons_refined():
     pytest.importorskip("torch")
     parties, truth = federated_nonlinear(5, 800, 2, seed=3, mechanisms="add-gp")
@@ -245,6 +247,7 @@ def test_the_order_of_parties_does_not_matter(options):
     np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_names_do_not_matter():
     order = np.random.default_rng(0).permutation(6)
     names = [NAMES[k] for k in order]
@@ -253,6 +256,7 @@ def test_names_do_not_matter():
     assert np.array_equal(other.adjacency, one.adjacency[np.ix_(order, order)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", sweep([{}, {"standardize": True}], kept=[{}]), ids=str)
 def test_units_do_not_matter_to_own_noise(options):
     units = np.array([1.0, 100.0, 0.01, 3.0, 1.0, 1e4])
@@ -260,6 +264,7 @@ def test_units_do_not_matter_to_own_noise(options):
     assert shd(found(**options)) == shd(found(scaled, **options)) == 0
 
 
+@pytest.mark.slow
 def test_levels_of_parties_do_not_matter():
     shifted = [frame + 50.0 * k for k, frame in enumerate(MIXED)]
     assert np.array_equal(found().graph.adjacency, found(shifted).graph.adjacency)
@@ -323,6 +328,7 @@ def test_sparsity_threshold_and_proximity():
     assert np.abs(held).max() < 0.5 * np.abs(free).max()
 
 
+@pytest.mark.slow
 def test_candidates_limit_what_is_asked():
     few, many = found(candidates=1), found(candidates=5)
     first = [next(r for r in o.history if r["exchange"] == "evidence") for o in (few, many)]
@@ -330,6 +336,7 @@ def test_candidates_limit_what_is_asked():
     assert shd(many) <= shd(few)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "rounds"),
     [({}, 32), ({"max_rounds": 12}, 12), ({"refine": "none"}, 20), ({"model": "linear"}, 16)],

@@ -54,6 +54,7 @@ def without(lost, mode, tables=TABLES, score="bdeu"):
 # Parties that fail.
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", sweep(MODES, kept=["scores", "driven"]))
 def test_a_party_that_fails_once_is_asked_again(mode, whole):
     outcome = run_on(disturbed(TABLES, raising(2, range(1, 99))), mode)
@@ -94,6 +95,7 @@ def test_a_fusion_with_a_party_for_some_exchanges_lies_between(mode, lost, whole
     assert pairs(outcome, fused_without[mode]) <= bound
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 @pytest.mark.parametrize("lost", [0, 3])
 @pytest.mark.parametrize("since", [1, 2])
@@ -122,6 +124,7 @@ def test_a_party_that_comes_back_does_not_mix_its_sums_in(mode):
     assert np.array_equal(outcome.graph.adjacency, without(1, mode))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("since", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_penalty_is_that_of_the_rows_that_are_left(seed, since):
@@ -157,6 +160,7 @@ def test_a_party_lost_in_the_last_exchange_lacks_in_the_tables_only(mode, whole)
     np.testing.assert_allclose(outcome.model.tables[0], expected.tables[0])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", ["driven", "fuse", "overwrite"])
 def test_fusion_goes_on_without_a_lost_party(mode, whole):
     outcome = run_on(disturbed(TABLES, raising(1, range(2, 99), attempts=2)), mode)
@@ -224,6 +228,7 @@ def test_a_run_goes_on_from_where_another_ended(mode, whole):
 # Memory.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("mode", "lost"),
     [("exact", "both"), ("driven", "both"), ("scores", "cache"), ("fuse", "state")],
@@ -241,6 +246,7 @@ def test_a_client_that_forgets_is_none_the_worse(mode, lost, whole):
     assert outcome.failures == ()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", sweep(MODES, kept=["scores", "driven"]))
 def test_two_runs_over_the_same_nodes_do_not_know_of_each_other(mode):
     grid = spy(TABLES)

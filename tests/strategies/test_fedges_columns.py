@@ -190,6 +190,7 @@ def test_options_that_do_not_fit_are_named_before_rows_are_compared(table, optio
         found_in(vertical(table, 2), **options)
 
 
+@pytest.mark.slow
 def test_rows_with_gaps_are_left_out_as_no_sum_tells_what_they_lack(table):
     # Also where no option names the ids, and it is left open what is done about gaps.
     parties = [one.rename(columns={"patient": "row_id"}) for one in vertical(table, 2)]
@@ -244,6 +245,7 @@ def test_parts_count_every_cell():
     assert split((0, 1, 2), cards, lambda *parts: len(parts[0]) < 3) == ((0, 1), (2,))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("place", [1, 2, 3])
 def test_a_killed_run_goes_on_to_the_same_class(table, place, tmp_path):
     options = {"max_parents": 2, "output_dir": tmp_path}

@@ -133,6 +133,7 @@ class _Lost:
         return self.grid.send_and_receive(messages, timeout=timeout)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("most", [2, 4, 5])
 def test_a_run_that_was_cut_short_goes_on(tmp_path, most):
     options = {"mode": "exact", "hidden_causes": True, "output_dir": tmp_path}

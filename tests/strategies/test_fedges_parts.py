@@ -114,6 +114,7 @@ def is_class_of(graph, dag):
 # The paper's loop.
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", sweep(SEEDS, kept=[0]))
 @pytest.mark.parametrize("start", ["fuse", "overwrite"])
 @pytest.mark.parametrize(
@@ -173,6 +174,7 @@ def test_a_fused_graph_keeps_the_edges_that_most_parties_have(most):
     assert run.graph.num_edges <= most
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("start", ["fuse", "overwrite"])
 def test_the_best_round_is_kept(seed, start):
@@ -188,6 +190,7 @@ def test_the_best_round_is_kept(seed, start):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", sweep(["fuse", "overwrite"], kept=["fuse"]))
 def test_an_early_end_returns_the_best_that_was_judged(start):
     tables, plain = FEDERATIONS[1], Plain.of(FEDERATIONS[1])
@@ -265,6 +268,7 @@ A, B, C = graph((0, 1)), graph((0, 1), (1, 2)), graph((3, 4), (4, 5), (5, 6))
 NEW = [graph((i, j)) for i in range(7) for j in range(7) if i != j]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("scripts", "rounds"),
     [
@@ -354,6 +358,7 @@ def test_graphs_that_run_away_are_not_followed():
 # The loop that scores drive.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", sweep(SEEDS, kept=[1]))
 @pytest.mark.parametrize(
     "options", [{}, {"max_edges": 2}, {"patience": 1, "fusion": "union"}, {"score": "bic"}], ids=str
@@ -384,6 +389,7 @@ def test_the_driven_loop(seed, options, grids):
     assert run.stop_reason == f"no better graph in {options.get('patience', 3)} rounds"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rows", "seed", "kept"), [(400, 2, "driven"), (240, 0, "searched"), (120, 0, "same")]
 )

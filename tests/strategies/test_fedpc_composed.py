@@ -121,6 +121,7 @@ def test_what_aligned_rows_add(table):
     assert accuracy["em"] > 0.88
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter(vertical):
     tables, test = vertical
     shuffled = [t.sample(frac=1, random_state=k, ignore_index=True) for k, t in enumerate(tables)]
@@ -128,6 +129,7 @@ def test_the_order_of_rows_does_not_matter(vertical):
     assert abs(one.log_likelihood(test).mean() - other.log_likelihood(test).mean()) < 0.5
 
 
+@pytest.mark.slow
 def test_circuits_stay_with_the_parties(vertical):
     tables, test = vertical
     grid = spy(tables, {"fedpc": FedPCClient})
@@ -187,6 +189,7 @@ def test_an_earlier_training_is_asked_again(vertical, tmp_path):
         execute(FedPC(**options, trained=str(tmp_path / "first")), grid())
 
 
+@pytest.mark.slow
 def test_a_central_circuit_is_saved_whole(vertical, tmp_path):
     tables, test = vertical
     result = composed(tables, queries="central")

@@ -257,6 +257,7 @@ def lone_class(table, *groups):
 GROUPS = [["x", "u", "target"], ["y"], ["v"]]
 
 
+@pytest.mark.slow
 def test_a_class_that_one_party_knows_has_the_circuit_of_the_joined_rows():
     """One party with all columns, and the class for itself, gives the same sums."""
     table = with_class(rows())
@@ -295,6 +296,7 @@ def test_a_class_that_one_party_knows_is_predicted_from_the_columns_of_both():
     assert np.mean(np.asarray(said) == right) > 0.88
 
 
+@pytest.mark.slow
 def test_a_class_of_which_variances_tell_is_counted():
     """The class is |v| > 1, of the other party's column: no mean and no covariance shows it."""
     table = rows(1000)
@@ -307,6 +309,7 @@ def test_a_class_of_which_variances_tell_is_counted():
     assert "training='triples' counts it" in " ".join(asked.warnings)
 
 
+@pytest.mark.slow
 def test_rows_of_a_class_that_one_party_knows_may_be_few():
     table = with_class(rows())
     table.loc[0, "target"] = "dead"
@@ -351,6 +354,7 @@ def test_ids_that_mean_other_rows_are_seen_where_a_column_is_shared():
     assert any("'u' has other values at party 1 than at party 0" in text for text in texts), texts
 
 
+@pytest.mark.slow
 def test_a_number_that_is_constant_in_the_common_rows():
     table = with_class(rows(400))
     table.loc[:199, "y"] = 2.5

@@ -43,6 +43,7 @@ RUNS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", RUNS)
 def test_an_interval_of_one_value_is_that_value(kind, tmp_path):
     frame = table()
@@ -90,6 +91,7 @@ def test_questions_about_a_shared_value_agree_with_each_other():
 NUMBERS = table().drop(columns="g").assign(x=np.random.default_rng(0).normal(size=NUM_ROWS))
 
 
+@pytest.mark.slow
 def test_numbers_of_which_most_rows_share_a_value_are_learned_by_trees():
     rng = np.random.default_rng(1)
     frame = NUMBERS.assign(amount=np.where(rng.random(NUM_ROWS) < 0.6, 0.0, NUMBERS.amount + 1.0))
@@ -106,6 +108,7 @@ def test_numbers_of_which_most_rows_share_a_value_are_learned_by_trees():
     assert "class-conditional circuits" in continuous.stop_reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", sweep(["g", "target"], kept=["target"]))
 def test_equal_rows_do_not_change_the_shares_of_classes(column):
     """Equal rows are in one batch of an Einsum network, and count as much as others."""
@@ -117,6 +120,7 @@ def test_equal_rows_do_not_change_the_shares_of_classes(column):
     assert not any("other probabilities" in text for text in run.warnings)
 
 
+@pytest.mark.slow
 def test_shares_that_a_short_training_misses_are_named():
     frame = table().drop(columns="amount")
     run = simulate("fedpc", of_rows(frame), learner="einsum", epochs=1, batches=60, max_rounds=99)
@@ -143,6 +147,7 @@ def test_a_class_that_is_a_group_of_its_own_has_its_shares(learner):
     )
 
 
+@pytest.mark.slow
 def test_weights_by_counts_say_what_they_lose():
     rng = np.random.default_rng(0)
     target = np.where(rng.random(300) < 0.6, "yes", "no")

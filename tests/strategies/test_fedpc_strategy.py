@@ -175,6 +175,7 @@ def with_fault(tables, rounds):
     return run(method, LocalGrid(faulty, len(tables)))
 
 
+@pytest.mark.slow
 def test_sums_of_different_parties_are_never_mixed(cancer):
     rows, test = cancer
     tables = split(rows)
@@ -354,6 +355,8 @@ def test_missing_numbers_are_kept_or_refused_before_the_training(learner, traini
         assert np.isfinite(run.model.log_likelihood(with_gaps()[0])).all()
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("learner", ["auto", "trees", "class-conditional"])
 def test_independent_categories_of_class_conditional_circuits_are_said(learner):
     run = simulate("fedpc", with_gaps(missing=False), learner=learner)

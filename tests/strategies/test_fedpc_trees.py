@@ -57,6 +57,7 @@ def test_it_is_the_learner_on_all_rows_to_the_last_bit(table):
     np.testing.assert_allclose(one.log_likelihood(test), learned.log_likelihood(test), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_that_a_value_is_missing_is_a_state():
     table, test = mixed(holes=0.2), mixed(300, seed=1, holes=0.2)
     run = simulate("fedpc", split(table, 3, seed=0), missing_values="keep")
@@ -125,6 +126,8 @@ def test_constant_columns(table):
     assert abs(kept.log_likelihood(rows).mean() - dropped.log_likelihood(rows).mean()) < 0.05
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [{}, {"target": "target"}, {"components": 3}, {"learner": "class-conditional"}],

@@ -65,6 +65,7 @@ def alike(found, whole, rows):
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("parties", [2, 3, 5])
 def test_the_circuit_is_that_of_the_joined_rows(table, parties):
     groups = [list(own) for own in np.array_split(np.array(NAMES), parties)]
@@ -91,6 +92,7 @@ def test_a_class_that_all_know_has_trees_of_its_own_another_is_a_column(table, h
     assert (found.model.predict(rows) == table["outcome"]).mean() > 0.9
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("groups", "target"),
     [
@@ -299,6 +301,7 @@ def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(t
         assert set(groups) == {expected}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [{"learner": "spn"}, {"weights": "em"}, {"components": 4}, {"head": True}],

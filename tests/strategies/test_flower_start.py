@@ -154,6 +154,7 @@ def wrapped(method, noise=1e-12, clipping=1e6):
     return DifferentialPrivacyServerSideFixedClipping(method, noise, clipping, 3)
 
 
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", [{}, {"refit": False}, {"variant": "paper"}])
 def test_a_privacy_wrapper_with_next_to_no_noise_changes_nothing(options):
@@ -290,6 +291,7 @@ def test_the_arrays_of_a_wrappers_start_are_the_graph_so_far():
     np.testing.assert_array_equal(seen[-1], method.outcome.graph.weights)
 
 
+@pytest.mark.slow
 def test_a_wrappers_start_of_too_few_rounds_says_how_many_are_needed():
     method = admm()
     wrapped(method).start(spy(TABLES), ArrayRecord())
@@ -395,6 +397,7 @@ def of_wrapper(place):
     return method.outcome
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("entry", [of_start, of_run, of_run_around, of_wrapper])
 def test_every_entry_writes_what_simulate_writes(entry, tmp_path):
     outcome = entry(str(tmp_path / "own"))

@@ -167,6 +167,7 @@ def test_columns_and_parties_state_the_same(stated):
     check_other_statements(partial(simulate, "notears-admm"), PARTIES, stated)
 
 
+@pytest.mark.slow
 def test_columns_and_parties_state_the_same_of_series(stated_series):
     name, whole = stated_series
     check_other_statements(partial(of_series, name), SERIES, whole)

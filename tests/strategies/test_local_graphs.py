@@ -93,6 +93,7 @@ def test_an_own_graph_is_that_of_the_method_on_the_party_alone(outcome):
         np.testing.assert_allclose(own.weights, alone.weights, atol=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"noise": "equal", "standardize": True}], ids=str)
 def test_support_sums_to_what_the_search_found(options):
     grid = spy(PARTIES)
@@ -133,6 +134,7 @@ def test_by_flowers_own_start(outcome):
     pd.testing.assert_frame_equal(mine, outcome.heterogeneity.edges)
 
 
+@pytest.mark.slow
 def test_a_saved_state_goes_on_with_the_last_exchange(outcome):
     def failing(partition, config, context):
         if config["exchange"] == "local graphs":
@@ -147,6 +149,7 @@ def test_a_saved_state_goes_on_with_the_last_exchange(outcome):
     pd.testing.assert_frame_equal(again.heterogeneity.edges, outcome.heterogeneity.edges)
 
 
+@pytest.mark.slow
 def test_the_exchange_is_reserved():
     assert FedCausal(local_graphs=True).options.max_rounds == FedCausal().options.max_rounds + 1
     short, reserved = found(local_graphs=False, max_rounds=4), found(max_rounds=5)
@@ -155,6 +158,7 @@ def test_the_exchange_is_reserved():
     assert found(max_rounds=5, refine="none").rounds == 5
 
 
+@pytest.mark.slow
 def test_after_perceptrons():
     pytest.importorskip("torch")
     outcome = found(model="mlp", max_rounds=4, inner_steps=10)
@@ -196,6 +200,7 @@ def test_knowledge_is_honoured():
         assert ("x1", "x2") not in arrows(graph)
 
 
+@pytest.mark.slow
 def test_options_of_the_search_reach_the_parties():
     """After a model without a search the noise and the candidates are those of the local one."""
     options = {"refine": "none", "noise": "equal", "candidates": 2}

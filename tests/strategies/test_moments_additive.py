@@ -1,7 +1,6 @@
 """The one exchange with additive effects: from sums alone, what the pooled rows would give."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from basis_moments import summed
 from federations import spy
@@ -10,7 +9,6 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.nonlinear.additive import additive
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
-from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import run
 from flwr_causal.strategies.moments import Moments
 
@@ -34,13 +32,6 @@ def test_it_is_the_solution_on_the_pooled_rows(options):
     assert outcome.rounds == 1
     np.testing.assert_allclose(outcome.graph.weights, expected.weights, atol=1e-7)
     np.testing.assert_allclose(outcome.scores, expected.raw_weights, atol=1e-7)
-
-
-def test_who_holds_the_rows_does_not_matter():
-    one = found().graph
-    parts = np.split(np.random.default_rng(0).permutation(POOLED), [100, 700])
-    other = found([pd.DataFrame(rows, columns=list(NAMES)) for rows in parts]).graph
-    np.testing.assert_allclose(one.weights, other.weights, atol=1e-7)
 
 
 def test_nonlinear_effects_are_found():
@@ -75,18 +66,3 @@ def test_knowledge_and_threshold():
     high = found(threshold=limit).graph
     assert 0 < high.num_edges < found().graph.num_edges
     assert high.weights[high.adjacency].min() > limit
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"order": 1}, "'model' is 'additive'; it must be 'linear' or 'curved' with time series"),
-        ({"solver": "notears"}, "'solver' is 'notears'; it must be 'auto' with model='additive'"),
-        ({"sparsity": "bic"}, "'sparsity' is 'bic'; it must be 'auto' or a number with"),
-        ({"sparsity": "held-out"}, "'sparsity' is 'held-out'; it must be 'auto' or a number with"),
-    ],
-    ids=str,
-)
-def test_what_is_for_linear_effects_is_refused(options, words):
-    with pytest.raises(ConfigError, match=words):
-        Moments(model="additive", **options)

@@ -46,27 +46,11 @@ def same(graph, other):
     )
 
 
-@pytest.mark.parametrize(
-    "parties",
-    [
-        dealt(TABLE, 1),
-        dealt(TABLE),
-        dealt(TABLE)[::-1],
-        # One party has each state of a category alone.
-        [part.reset_index(drop=True) for _, part in TABLE.groupby("v1")],
-        [part[TABLE.columns[::-1]] for part in dealt(TABLE)],
-    ],
-    ids=["one party", "dealt", "another order", "by state", "columns in another order"],
-)
-def test_the_class_is_that_of_the_rows_in_one_place(parties):
-    run = found(parties)
+def test_the_class_is_that_of_the_rows_in_one_place():
+    run = found(dealt(TABLE))
     assert run.graph.kind == "cpdag"
     assert run.rounds == 1
     same(run.graph, central(TABLE))
-
-
-def test_secure_sums_are_plain_sums():
-    same(found(dealt(TABLE, 4), secure_aggregation=True).graph, found(dealt(TABLE, 4)).graph)
 
 
 def test_curved_effects_are_found_with_categories_or_without():
@@ -110,24 +94,6 @@ def test_replicates_and_rows_with_missing_values():
     same(run.graph, central(holes.dropna().reset_index(drop=True)))
     assert run.graph.adjacency_confidence is not None
     assert set(np.unique(run.graph.adjacency_confidence)) - {0, 1}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"solver": "order"},
-        {"model": "additive"},
-        {"standardize": True},
-        {"aggregation": "median"},
-        {"epsilon": 1.0},
-        {"threshold": 0.1},
-        {"sparsity": 0.1},
-    ],
-    ids=str,
-)
-def test_options_of_numbers_alone_are_refused(options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        found(dealt(TABLE), **options)
 
 
 def test_declared_columns_need_categories():
@@ -223,8 +189,7 @@ def test_a_copy_of_a_category_in_numbers_leaves_the_graph_of_the_others():
     assert graph.num_edges == alone.num_edges > 0
 
 
-@pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("options", [{}, {"model": "curved"}], ids=str)
+@pytest.mark.parametrize(("secure", "options"), [(False, {}), (True, {"model": "curved"})], ids=str)
 def test_columns_that_others_determine_are_named(options, secure):
     number = TABLE.select_dtypes("number").columns[0]
     coded = (TABLE["v1"] == TABLE["v1"].iloc[0]).astype(int)
@@ -284,35 +249,10 @@ def test_regressions_take_few_exchanges(fitted_run):
 
 
 @pytest.mark.parametrize(
-    "parties",
-    [
-        dealt(TABLE, 1),
-        dealt(TABLE)[::-1],
-        [part.reset_index(drop=True) for _, part in TABLE.groupby("v1")],
-    ],
-    ids=["one party", "another order", "by state"],
+    "further",
+    [{"replicates": 3}, pytest.param({"leave_one_out": True}, marks=pytest.mark.nightly)],
+    ids=str,
 )
-def test_regressions_are_those_of_the_pooled_rows(fitted_run, parties):
-    run = found(parties, **FITTED)
-    alike(run, fitted_run)
-
-
-@pytest.mark.parametrize("options", [{}, FITTED], ids=["moments", "likelihood"])
-def test_the_model_does_not_depend_on_the_order_of_the_columns(options):
-    """Members of a class have distributions of their own, where there are categories."""
-    run = found(dealt(TABLE), **options)
-    turned = found(dealt(TABLE[TABLE.columns[::-1]]), **options)
-    np.testing.assert_array_equal(turned.graph.adjacency[::-1, ::-1], run.graph.adjacency)
-    np.testing.assert_array_equal(turned.model.member[::-1, ::-1], run.model.member)
-    nats = (one.model.log_likelihood(TABLE) for one in (run, turned))
-    np.testing.assert_allclose(*nats, rtol=1e-9)
-
-
-def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
-    alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
-
-
-@pytest.mark.parametrize("further", [{"replicates": 3}, {"leave_one_out": True}], ids=str)
 def test_further_trainings_choose_by_likelihood_and_fit_no_model(further, monkeypatch):
     # Regressions that are compared in one exchange have not converged then.
     monkeypatch.setattr(regressions, "MOST_COMPARED", 1)
@@ -352,6 +292,7 @@ def uncompared(problem, outcome, result, num_rows):
     return {}, outcome
 
 
+@pytest.mark.slow
 def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
     fitted_run, completed_run, monkeypatch
 ):
@@ -365,23 +306,6 @@ def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
     # Of complete rows they are those of complete rows, given the graph.
     monkeypatch.setattr(regressions, "_compared", uncompared)
     alike(found(dealt(TABLE), **COMPLETED), found(dealt(TABLE), **FITTED))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("parties", "options"),
-    [
-        (dealt(GAPS, 1), {}),
-        (dealt(GAPS)[::-1], {}),
-        (dealt(GAPS), {"secure_aggregation": True}),
-        (dealt(GAPS), {"replicates": 2, "leave_one_out": True}),
-    ],
-    ids=["one party", "another order", "secure sums", "further trainings"],
-)
-def test_regressions_with_missing_cells_are_those_of_the_pooled_rows(
-    completed_run, parties, options
-):
-    alike(found(parties, **COMPLETED, **options), completed_run)
 
 
 def test_causes_that_tell_the_states_apart_are_named():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from sweeps import sweep
-from worlds_of_blocks import mixed_series, mixed_table
+from worlds_of_blocks import mixed_table
 
-from flwr_causal import ConfigError, simulate
+from flwr_causal import simulate
 
 ROWS = 400
 TABLE = mixed_table(6, ROWS, seed=4)[0]
@@ -46,11 +46,8 @@ def joined(names, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", sweep(["linear", "curved"], kept=["linear"]))
-@pytest.mark.parametrize(
-    "parties", [vertical(2), vertical(3), hybrid(), hybrid()[::-1]], ids=["2", "3", "5", "back"]
-)
-def test_the_class_is_that_of_the_joined_table(parties, model):
-    run = found(parties, model=model)
+def test_the_class_is_that_of_the_joined_table(model):
+    run = found(hybrid(), model=model)
     pooled = joined(run.graph.names, model=model)
     assert run.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
     assert run.num_rows == ROWS
@@ -103,24 +100,3 @@ def test_few_matched_rows_are_counted_against_all_columns():
     few = [part[part["id"] < "p012"] for part in vertical(2)]
     warnings = found(few, minimum_count=2, model="curved").warnings
     assert any("12 rows for" in one for one in warnings)
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_series_of_different_columns_are_those_of_the_joined_steps(order):
-    table = mixed_series(5, 500, seed=3)[0]
-    names = list(table)
-    table = table.assign(time=[f"t{k:03d}" for k in range(len(table))])
-    parties = [table[["time", *names[:2]]], table[["time", *names[2:]]]]
-    options = {"text_columns": "keep", "order": order}
-    run = simulate("moments", parties, row_id="time", **options)
-    pooled = simulate("moments", [table[list(run.graph.names)]], **options)
-    assert run.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
-    assert run.graph.lagged == pytest.approx(pooled.graph.lagged, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    "options", [{"interventions": {0: [NAMES[0]]}}, {"leave_one_out": True}], ids=str
-)
-def test_what_different_columns_do_not_fit_is_refused(options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        found(vertical(2), **options)

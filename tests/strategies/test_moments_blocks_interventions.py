@@ -8,8 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from worlds_of_blocks import intervened_table
 
-from flwr_causal import Knowledge, Run, simulate
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal import Knowledge, simulate
 
 TABLE, TRUTH, TARGETS = intervened_table(7, 1500, seed=1)
 MARKED = TABLE.assign(on=[",".join(own) for own in TARGETS])
@@ -60,52 +59,6 @@ def test_numbers_alone_have_the_class_of_the_solver_class(seed):
 
 def scales(run):
     return [one.scale for one in run.model.variables]
-
-
-@pytest.mark.parametrize(
-    "parties",
-    [
-        dealt(parties=1),
-        dealt()[::-1],
-        [part.reset_index(drop=True) for _, part in MARKED.groupby("on")],
-    ],
-    ids=["one party", "another order", "by targets"],
-)
-def test_any_split_of_the_rows_gives_the_same(marked, parties):
-    same(found(parties), marked)
-
-
-def test_parties_state_what_columns_state(marked):
-    groups = [part.reset_index(drop=True) for _, part in MARKED.groupby("on")]
-    stated = {k: part["on"].iloc[0].split(",") for k, part in enumerate(groups) if part["on"][0]}
-    parties = [part.drop(columns="on") for part in groups]
-    same(found(parties, intervention_column="", interventions=stated), marked)
-
-
-def test_secure_sums_are_plain_sums(marked):
-    same(found(secure_aggregation=True), marked)
-
-
-@pytest.fixture(scope="module")
-def likely():
-    return found(parameters="likelihood")
-
-
-@pytest.mark.parametrize(
-    ("parties", "options"),
-    [
-        (dealt(parties=1), {}),
-        ([part.reset_index(drop=True) for _, part in MARKED.groupby("on")], {}),
-        (dealt()[::-1], {"secure_aggregation": True}),
-    ],
-    ids=["one party", "by targets", "secure sums"],
-)
-def test_regressions_under_interventions_are_those_of_all_rows(likely, parties, options):
-    run = found(parties, parameters="likelihood", **options)
-    same(run, likely)
-    assert set(run.model.parameters) == set(likely.model.parameters) != set()
-    for name, own in run.model.parameters.items():
-        np.testing.assert_allclose(own, likely.model.parameters[name], rtol=1e-6, atol=1e-7)
 
 
 def test_directions_at_targets_are_found(marked):
@@ -166,29 +119,3 @@ def test_answers_of_a_set_category():
     ]
     assert gaps[0] == pytest.approx(gaps[1], abs=1.0)
     assert abs(gaps[2] - gaps[1]) > 3
-
-
-@pytest.mark.parametrize("name", ["marked", "likely"])
-def test_a_run_is_kept(tmp_path, request, name):
-    run = request.getfixturevalue(name)
-    run.save(tmp_path / "run")
-    again = Run.load(tmp_path / "run")
-    assert again.model.edge_tests() == run.model.edge_tests()
-    np.testing.assert_array_equal(again.graph.weights, run.graph.weights)
-    np.testing.assert_array_equal(
-        again.model.log_likelihood(TABLE), run.model.log_likelihood(TABLE)
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"epsilon": 1.0}, ConfigError, "epsilon"),
-        ({"model": "additive"}, ConfigError, "'model'"),
-        ({"interventions": {0: ["z"]}}, DataError, "'z' is stated"),
-        ({"parameters": "likelihood", "missing_values": "em"}, ConfigError, "'parameters'"),
-    ],
-)
-def test_what_interventions_do_not_fit_is_refused(options, error, message):
-    with pytest.raises(error, match=message):
-        found(**options)

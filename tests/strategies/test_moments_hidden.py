@@ -56,11 +56,6 @@ def test_the_graph_is_that_of_the_pooled_rows_however_they_are_split():
     np.testing.assert_array_equal(other.graph.marks, run.graph.marks)
 
 
-def test_secure_sums_give_the_same_graph():
-    run = simulate("moments", PARTIES, hidden_causes=True, secure_aggregation=True)
-    assert edges_of(run) == EDGES
-
-
 def test_without_the_option_the_same_rows_give_edges_that_nothing_stands_for():
     assert simulate("moments", PARTIES).graph.num_edges > len(EDGES)
 
@@ -71,9 +66,7 @@ def two_hidden(n=4000):
     return [table[:1000], table[1000:2500], table[2500:]]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"solver": "class"}, {"secure_aggregation": True}, {"replicates": 2}]
-)
+@pytest.mark.parametrize("options", [{"secure_aggregation": True}, {"solver": "class"}])
 def test_a_run_without_the_option_tells_of_likely_hidden_causes(options, tmp_path):
     run = simulate("moments", two_hidden(), **options)
     assert run.warnings[0].startswith("Hidden common causes are likely")
@@ -262,7 +255,7 @@ def with_categories(n=6000):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"secure_aggregation": True}, {"missing_values": "em"}, {"model": "curved"}],
+    [{}, {"missing_values": "em"}, {"model": "curved"}],
 )
 def test_categories_and_curved_effects_take_part(options, tmp_path):
     table = with_categories()
@@ -284,37 +277,8 @@ def test_categories_and_curved_effects_take_part(options, tmp_path):
     assert [row[1] for row in effect_rows(run.model, run.graph)] == ["g"]
 
 
-def test_different_columns_of_numbers_and_categories_take_part():
-    table = with_categories(3000).assign(key=[f"k{k}" for k in range(3000)])
-    table["g"] += np.random.default_rng(5).normal(size=len(table))
-    parties = [table[["key", "a", "b", "c"]], table[["key", "e", "g"]]]
-    run = simulate("moments", parties, hidden_causes=True, text_columns="keep", row_id="key")
-    assert set(edges_of(run)) == set(EDGES)
-
-
 def test_rows_with_missing_cells_take_part():
     gaps = TABLE.copy()
     gaps.loc[::25, "c"] = np.nan
     run = simulate("moments", [gaps[:1500], gaps[1500:]], hidden_causes=True, missing_values="em")
     assert edges_of(run) == EDGES
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"solver": "class"}, "solver"),
-        ({"order": 1}, "order"),
-        ({"epsilon": 1.0}, "epsilon"),
-        ({"text_columns": "keep", "parameters": "likelihood"}, "parameters"),
-        ({"model": "additive"}, "model"),
-        ({"aggregation": "median"}, "aggregation"),
-        ({"interventions": {"a": ["a"]}}, "interventions"),
-        ({"least_effect": 0.2}, "least_effect"),
-        ({"threshold": 0.1}, "threshold"),
-        ({"sparsity": 0.1}, "sparsity"),
-        ({"max_parents": 2}, "max_parents"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, name):
-    with pytest.raises(ConfigError, match=name):
-        simulate("moments", PARTIES, hidden_causes=True, **options)

@@ -65,41 +65,7 @@ def test_the_graph_and_its_effects_are_those_of_the_complete_rows():
     assert edges(blind) != TRUE
 
 
-def test_rows_without_gaps_are_those_of_plain_moments():
-    for options in ({}, {"solver": "class"}, {"text_columns": "keep"}, {"standardize": True}):
-        found = simulate("moments", dealt(COMPLETE), **EM, **options)
-        plain = simulate("moments", dealt(COMPLETE), **STATED, **options)
-        np.testing.assert_allclose(found.graph.weights, plain.graph.weights, atol=1e-9)
-        one, other = (run.model.edge_tests() for run in (found, plain))
-        assert [test.statistic for test in one] == pytest.approx([test.statistic for test in other])
-
-
-BY_TARGETS = [part.reset_index(drop=True) for _, part in TABLE.groupby("on")]
-
-
-@pytest.mark.parametrize(
-    ("parties", "options"),
-    [
-        (dealt(TABLE, 1), {}),
-        (dealt(TABLE)[::-1], {}),
-        (dealt(TABLE, 5), {}),
-        (BY_TARGETS, {}),
-        (dealt(TABLE), {"secure_aggregation": True}),
-        (
-            [part.drop(columns="on") for part in BY_TARGETS],
-            {"intervention_column": "", "interventions": {1: ["b"], 2: ["c", "d"]}},
-        ),
-    ],
-    ids=["one party", "other order", "other split", "by targets", "secure sums", "stated by party"],
-)
-def test_who_holds_which_rows_does_not_matter(parties, options):
-    found = simulate("moments", parties, **{**EM, **options})
-    assert edges(found) == edges(RUN)
-    np.testing.assert_allclose(found.graph.weights, RUN.graph.weights, atol=1e-7)
-    one, other = (run.model.total_effect("a", "d") for run in (found, RUN))
-    assert one.standard_error == pytest.approx(other.standard_error, abs=1e-7)
-
-
+@pytest.mark.slow
 def test_numbers_and_categories_replicates_and_saved_models(tmp_path):
     table, _, targets = intervened_table(6, 1500, seed=1)
     table = table.assign(on=[",".join(own) for own in targets])

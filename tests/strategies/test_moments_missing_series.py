@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from worlds_of_blocks import mixed_series
 
-from flwr_causal import ConfigError, DataError, simulate
+from flwr_causal import DataError, simulate
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.synthetic.series import federated_dynamic
@@ -63,35 +63,6 @@ def test_the_moments_are_those_of_textbook_steps_on_the_pooled_rows():
     assert moments.together.shape == (10, 10)
 
 
-@pytest.mark.parametrize("solver", ["order", "dagma", "class"])
-@pytest.mark.parametrize("order", [1, 2])
-def test_series_without_gaps_are_those_of_plain_moments(solver, order):
-    one = found(COMPLETE, order, solver=solver, **EM)
-    other = found(COMPLETE, order, solver=solver)
-    np.testing.assert_allclose(one.graph.weights, other.graph.weights, atol=1e-8)
-    np.testing.assert_allclose(one.graph.lagged, other.graph.lagged, atol=1e-8)
-    np.testing.assert_allclose(one.model.intercepts, other.model.intercepts, atol=1e-8)
-    effects = [run.model.total_effect("x0", "x1", lag=1) for run in (one, other)]
-    ours, theirs = (part[0] if isinstance(part, list) else part for part in effects)
-    assert (ours.value, *ours.interval) == pytest.approx((theirs.value, *theirs.interval))
-
-
-@pytest.mark.parametrize(
-    ("change", "options"),
-    [
-        (lambda p: p[::-1], {}),
-        (lambda p: [[one for party in p for one in party]], {}),
-        (lambda p: p, {"secure_aggregation": True}),
-    ],
-    ids=["other order", "one party", "secure sums"],
-)
-def test_who_holds_which_series_does_not_matter(change, options):
-    parties = with_gaps(COMPLETE, 0.1)
-    one, other = found(parties, **EM), found(change(parties), **EM, **options)
-    np.testing.assert_allclose(one.graph.weights, other.graph.weights, atol=1e-6)
-    np.testing.assert_allclose(one.graph.lagged, other.graph.lagged, atol=1e-6)
-
-
 def test_gaps_cost_little_where_dropped_steps_cost_much():
     """At 15 % missing cells of five columns a fifth of the steps have all cells of two steps."""
     parties = with_gaps(COMPLETE, 0.15, seed=3)
@@ -121,10 +92,6 @@ def test_categories_take_part():
     assert run.graph.kind == "cpdag"
     assert ((run.graph.lagged[0] != 0) != (past > 0)).sum() <= 3
     assert (run.graph.adjacency != (now > 0)).sum() <= 2
-    whole = [table.iloc[k : k + 500].reset_index(drop=True) for k in range(0, 1500, 500)]
-    plain, kept = (found(whole, text_columns="keep", **options) for options in ({}, EM))
-    np.testing.assert_allclose(plain.graph.weights, kept.graph.weights, atol=1e-8)
-    np.testing.assert_allclose(plain.graph.lagged, kept.graph.lagged, atol=1e-8)
 
 
 def test_longer_steps_begin_new_series_as_without_gaps():
@@ -139,23 +106,6 @@ def test_longer_steps_begin_new_series_as_without_gaps():
     np.testing.assert_allclose(run.graph.lagged, other.graph.lagged, atol=1e-8)
     with pytest.raises(DataError, match="later than the previous row"):
         found([timed], time_column="time", **EM)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"select_order": True},
-        {"instantaneous": "auto"},
-        {"regression": "held-out", "solver": "dagma"},
-        {"ranking": "partial-correlation+weights", "solver": "dagma"},
-        {"sparsity": "held-out"},
-        {"center": "series"},
-    ],
-    ids=str,
-)
-def test_what_needs_held_out_rows_is_refused(options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        found(COMPLETE, **EM, **options)
 
 
 def test_moments_of_the_lagged_design_know_their_rows():

@@ -125,25 +125,13 @@ def test_standard_errors_by_party_are_clustered():
 @pytest.mark.parametrize(
     ("tables", "options"),
     [
-        ([ROWS], {}),
-        (parties(ROWS)[::-1], {}),
-        (parties(ROWS, (37,)), {}),
-        (parties(ROWS), {"secure_aggregation": True}),
         (parties(ROWS.assign(w=4096.3 * ROWS["w"])), {}),
         (parties(ROWS.assign(w=1e-7 * ROWS["w"])), {"secure_aggregation": True}),
-        ([part[["w", "z", "y", "x"]] for part in parties(ROWS)], {}),
-        (parties(ROWS), EM),
         ([*parties(ROWS), ROWS.iloc[:9].assign(w=np.eye(9)[0] * 1e-12)], {}),
     ],
     ids=[
-        "one party",
-        "other order",
-        "other split",
-        "secure sums",
         "other unit",
         "secure sums of small weights",
-        "other columns",
-        "EM",
         "rows of weight 0",
     ],
 )
@@ -158,21 +146,10 @@ def test_only_rows_and_ratios_of_weights_matter(tables, options):
 @pytest.mark.parametrize(
     ("rows", "options"),
     [
-        (ROWS, {}),
-        slow(ROWS, {"solver": "class"}),
         slow(ROWS, {"solver": "dagma", "sparsity": "held-out"}),
-        slow(ROWS, {"hidden_causes": True}),
-        slow(ROWS, {"model": "curved"}),
-        slow(ROWS, {"model": "additive"}),
         (ROWS, {"unknown_targets": True}),
         slow(ROWS, {"local_graphs": True}),
-        slow(ROWS, {"interventions": {0: ["x"]}}),
-        slow(ROWS, {"secure_aggregation": True}),
-        slow(ROWS.mask(np.random.default_rng(0).random(ROWS.shape) < 0.1).assign(w=1.0), EM),
-        (table(600), BLOCKS),
-        slow(series(400), ORDER),
         slow(series(400), {"order": 2, "select_order": True}),
-        slow(series(400), {"order": 1, "solver": "dagma"}),
     ],
     ids=str,
 )
@@ -329,27 +306,6 @@ def test_weights_that_are_none_are_refused_before_any_training(weights, text, op
     own = own if weights is None else own.assign(w=weights)
     with pytest.raises(DataError, match=f"party 3.*{text}"):
         simulate("moments", [*parties(ROWS), own], **W, **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "remedy"),
-    [
-        ({"epsilon": 1.0}, "'weight_column' is 'w'; it must be left out with epsilon"),
-        ({"aggregation": "median"}, "'weight_column' is 'w'; it must be left out with aggreg"),
-        (
-            {"center": "party"},
-            "'center' is 'party'; it must be 'auto' or 'global' with weight_column",
-        ),
-        (
-            {**BLOCKS, "parameters": "likelihood"},
-            "'weight_column' is 'w'; it must be left out with parameters='likelihood'",
-        ),
-    ],
-    ids=str,
-)
-def test_options_that_know_no_weights(options, remedy):
-    with pytest.raises(ConfigError, match=remedy):
-        simulate("moments", parties(ROWS), **W, **options)
 
 
 @pytest.mark.parametrize("options", [{}, EM, slow(ORDER)])

@@ -101,6 +101,7 @@ def test_the_easy_case_is_solved():
         assert np.array_equal(graph_of(max_rounds=rounds).adjacency, TRUE)
 
 
+@pytest.mark.slow
 def test_early_stop():
     patient, hasty = (
         run(NotearsADMM(max_rounds=120, early_stop=early), spy(TABLES)) for early in (False, True)
@@ -126,6 +127,7 @@ def test_unequal_parties():
     assert np.array_equal(graph_of(parties).adjacency, TRUE)
 
 
+@pytest.mark.slow
 def test_parties_with_fewer_rows_than_variables():
     parties = make_federation(d=5, n=240, parties=80).tables
     assert len(parties[0]) == 3
@@ -208,6 +210,7 @@ def test_sparsity_by_number():
     assert {record["sparsity"] for record in history[:-1]} == {0.02}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [4, 7])
 def test_the_bic_is_at_least_as_good_as_the_automatic_sparsity(seed):
     tables = make_federation(d=8, n=48, parties=3, seed=seed).tables
@@ -220,6 +223,7 @@ def test_the_bic_is_at_least_as_good_as_the_automatic_sparsity(seed):
     assert chosen <= auto + 1e-9
 
 
+@pytest.mark.slow
 def test_held_out_rows():
     grid = spy(TABLES)
     outcome = run(admm(sparsity="held-out", seed=1), grid)
@@ -254,6 +258,7 @@ def stands(graph, edge):
     return bool(graph.adjacency[NAMES.index(edge[0]), NAMES.index(edge[1])])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, {"sparsity": "bic"}, {"refit": False}], ids=str)
 def test_required_edges_stand(options):
     """Whatever the data say: an edge that is not there, and one against its direction."""

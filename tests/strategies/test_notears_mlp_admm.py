@@ -124,12 +124,14 @@ def test_knowledge():
         assert graph.is_acyclic()
 
 
+@pytest.mark.slow
 def test_standardising_makes_units_immaterial():
     scaled = [table * [1.0, 50.0, 0.02, 1.0] + 3.0 for table in TABLES]
     plain, other = (found(tables, standardize=True) for tables in (TABLES, scaled))
     np.testing.assert_allclose(plain.scores, other.scores, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_options_reach_the_parties():
     for hidden in (8, 2):
         with states_of(neural_admm) as states:

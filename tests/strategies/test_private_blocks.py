@@ -291,6 +291,7 @@ def _counted(made, own, *given):
     return own(*given)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_resumed_run_goes_on_from_the_releases(secure, tmp_path, monkeypatch):
     made = []

@@ -32,6 +32,7 @@ def in_categories(table):
     return table.assign(**{name: (table[name] > table[name].median()).map(str) for name in NAMES})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("called", ["row_id", "patient"])
 def test_ids_are_no_variable(tables, method, called):
@@ -45,6 +46,7 @@ def test_ids_are_no_variable(tables, method, called):
     assert (found.graph.adjacency == without.graph.adjacency).all()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("method", [*METHODS, "fedpc"])
 def test_ids_may_repeat_where_all_parties_hold_the_same_columns(tables, method):
     """Several visits of a patient: no rows are matched."""

@@ -98,6 +98,7 @@ def paper_two_dbn(designs, d, rounds, sparsity, iterations=3000):
     return stacked
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("center", ["global", "series"])
 @pytest.mark.parametrize("p", [1, 2])
 def test_the_papers_variant_is_the_papers_iteration(p, center):
@@ -115,6 +116,7 @@ def test_the_papers_variant_is_the_papers_iteration(p, center):
     assert np.array_equal(outcome.graph.raw_lagged, found[0][3:].reshape(p, 3, 3))
 
 
+@pytest.mark.slow
 def test_the_papers_whole_run():
     parties, _ = federated_dynamic(4, 90, 3, seed=3)
     outcome = dbn(parties, variant="paper", sparsity=0.1, max_rounds=80)
@@ -139,6 +141,7 @@ def interleaved(party):
     return pd.concat(tagged).sort_values(["step", "id"]).drop(columns="step")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, {"center": "series"}, {"order": 2}], ids=str)
 def test_a_list_of_series_is_a_table_with_an_id_column(options):
     as_tables = [interleaved(party) for party in PARTIES]
@@ -186,6 +189,7 @@ def test_accuracy_on_the_papers_simulations(setting, bound):
     assert total <= bound
 
 
+@pytest.mark.slow
 def test_fewer_rounds_and_more_rounds():
     for rounds in (12, 21, 41):
         outcome = dbn(max_rounds=rounds)
@@ -217,6 +221,7 @@ def test_three_lags():
 # Options.
 
 
+@pytest.mark.slow
 def test_a_threshold_for_each_block():
     outcome = dbn(threshold=0.2, lagged_threshold=0.35, refit=False)
     graph = outcome.graph
@@ -229,6 +234,7 @@ def test_a_threshold_for_each_block():
     assert np.abs(refitted[refitted != 0]).min() > 0.35
 
 
+@pytest.mark.slow
 def test_sparsity_of_the_lags():
     none, auto, strong = (dbn(lagged_sparsity=f, refit=False).graph for f in (0.0, 1.0, 1e3))
     assert np.all(none.raw_lagged != 0)
@@ -237,6 +243,7 @@ def test_sparsity_of_the_lags():
     assert strong.raw_weights.any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sparsity", ["bic", "held-out"])
 def test_chosen_sparsity(sparsity):
     grid = spy([read_table(party) for party in PARTIES])
@@ -279,6 +286,7 @@ def test_scores_are_sums_over_lags():
     assert outcome.scores[linked].mean() > 5 * outcome.scores[~linked].mean()
 
 
+@pytest.mark.slow
 def test_standardised_columns_forget_their_own_units():
     units = np.array([1.0, 10.0, 0.1, 1e3, 1e-3])
     scaled = [[units * s + 5.0 for s in party] for party in PARTIES]
@@ -336,6 +344,7 @@ def perturbed():
     return tables
 
 
+@pytest.mark.slow
 def test_centring_by_phase_recovers_what_global_centring_loses(perturbed):
     by_phase = dbn(perturbed, center="phase", phase_column="pulse", time_column="t")
     overall = dbn(perturbed, phase_column="pulse", time_column="t")
@@ -364,6 +373,7 @@ def stands(graph, edge):
     return bool(graph.adjacency[NAMES.index(edge[0]), NAMES.index(edge[1])])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options", [{}, {"sparsity": "bic"}, {"refit": False}, {"order": 2}], ids=str
 )
@@ -461,6 +471,7 @@ def test_the_order_is_chosen(sparsity):
     assert kept.graph.lagged[2, 0, 1] != 0
 
 
+@pytest.mark.slow
 def test_a_choice_by_held_out_rows_is_one_by_their_sums():
     """The chosen order's weights are those of a run with that order on the same rows."""
     cut = [[series.iloc[:-1] for series in party] for party in PARTIES]
@@ -500,6 +511,7 @@ def test_a_graph_with_lags_comes_back_from_a_file(tmp_path):
     assert np.array_equal(again.raw_lagged, graph.raw_lagged)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", [TwoDBN, Moments])
 def test_random_walks_and_trends_are_warned_of(method):
     def warned(parties):
@@ -521,6 +533,7 @@ def test_random_walks_and_trends_are_warned_of(method):
     assert warned(PARTIES) == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [{"max_rounds": 6}, {"refit": False}, {"sparsity": "bic"}, {}, {"max_rounds": 60}],

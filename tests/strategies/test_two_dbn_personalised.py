@@ -58,6 +58,7 @@ def test_networks_of_the_parties_beside_the_common_one(found):
     assert found.model is None
 
 
+@pytest.mark.slow
 def test_the_common_weights_are_the_mean_of_the_parties(found):
     grid = spy(PARTIES)
     outcome = run(TwoDBN(min_available_nodes=4, **OWN), grid)
@@ -146,6 +147,7 @@ def test_two_lags():
     assert arrows(found.local_graphs["party 1"]) == set(COMMON[:-1])
 
 
+@pytest.mark.slow
 def test_a_run_is_saved_and_resumed_and_has_replicates(tmp_path, found):
     given = {**OWN, "max_rounds": 12, "replicates": 2, "output_dir": str(tmp_path)}
     first = simulate("2dbn", PARTIES, **given)

@@ -59,6 +59,7 @@ def test_the_class_is_that_of_known_interventions():
     np.testing.assert_allclose(run.graph.weights, known.graph.weights, atol=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scale", [3.0, 0.3])
 @pytest.mark.parametrize("columns", [list("abc"), list("cba"), list("bca")], ids="".join)
 def test_changed_noise_directs_edges_of_the_class_as_they_are(scale, columns):
@@ -75,6 +76,7 @@ def test_changed_noise_directs_edges_of_the_class_as_they_are(scale, columns):
     assert {edge[:3] for edge in run.graph.marked_edges()} == {("a", "->", "b"), ("b", "->", "c")}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [{}, {"solver": "class"}, {"solver": "dagma"}, {"order": 1}, {"model": "curved"}],

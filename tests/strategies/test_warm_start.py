@@ -40,6 +40,7 @@ def first_sent(grid):
     return records.arrays_of(grid.training_messages[0].content)["weights"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "method",
     [admm, lambda: admm(standardize=True), lambda: FedCausal(model="linear", max_rounds=6)],

@@ -63,6 +63,7 @@ def test_of_numbers_effects_are_those_of_the_model_of_numbers():
     assert found.interval == pytest.approx(expected.interval, rel=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("state", "reference"), [("mid", "low"), ("top", "mid")])
 def test_effects_are_those_of_interventions(state, reference):
     model = model_of(drawn(20000, 1))
@@ -77,6 +78,7 @@ def test_effects_are_those_of_interventions(state, reference):
     assert against.value == pytest.approx(-model.total_effect("c", "b", **outcome).value)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_least_squares_and_intervals_hold_the_truth_as_often_as_they_say():
     rows = drawn(500, 3)
     asked = {"state": "mid", "reference": "low"}

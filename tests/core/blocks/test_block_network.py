@@ -182,6 +182,7 @@ def test_what_is_missing_is_left_out_of_predictions():
         MODEL.predict(rows.assign(group="ancient"), "dose")
 
 
+@pytest.mark.slow
 def test_tests_hold_their_level_and_find_what_is_missing():
     rejected, missed = [], []
     without = DAG.copy()
@@ -232,6 +233,7 @@ def test_curved_effects_are_sampled_curved():
         assert ours == pytest.approx(right, abs=0.08)
 
 
+@pytest.mark.slow
 def test_given_values_are_those_of_chosen_rows():
     rows = MODEL.sample(400_000, seed=1)
     chosen = rows[(rows["died"] == 1) & rows["dose"].between(6.3, 6.7)]

@@ -94,6 +94,7 @@ def test_parents_are_those_of_grow_shrink(seed, widths, with_required):
         assert set(np.flatnonzero(found[:, child]).tolist()) == parents
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_of_all_graphs_is_found(seed):
     widths = [1, 2, 1, 3]

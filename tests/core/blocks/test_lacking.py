@@ -192,6 +192,7 @@ def test_a_pair_that_no_row_has_together_follows_from_the_graph():
     assert estimate.second[0, 4] == pytest.approx(truth[0, 4], rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_graph_keeps_to_what_is_known_and_to_pairs_of_enough_rows():
     tables = parties(share=0.1)
     few = np.flatnonzero(~np.isnan(tables[3][:, 0]))[5:]

@@ -86,6 +86,7 @@ def test_numbers_alone_are_a_linear_system():
     assert len(model.edge_tests()) == now.sum() + past.sum()
 
 
+@pytest.mark.slow
 def test_effects_after_some_steps_are_those_of_the_chain():
     table, effects = chain(0, 40_000)
     model = model_of(table, NONE, CHAIN)
@@ -141,6 +142,7 @@ def test_effects_within_a_step_are_adjusted_for_the_past():
     assert contrasts["value"].abs().tolist() == pytest.approx([1.5 + 0.6 * 0.8], abs=0.06)
 
 
+@pytest.mark.slow
 def test_predictions_are_the_shares_of_the_chain():
     table, _ = chain(5, 30_000)
     model = model_of(table, NONE, CHAIN)

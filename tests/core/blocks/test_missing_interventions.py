@@ -108,6 +108,7 @@ def test_rows_in_which_a_variable_is_a_target_say_nothing_of_its_causes():
     assert found.mean[1, 1] == pytest.approx(before.mean[1, 1] + 5)
 
 
+@pytest.mark.slow
 def test_plain_steps_raise_the_likelihood():
     rows, codes = drawn(400, 0.3, seed=1)
     estimate = first_estimate(seen_sums(rows)).for_sets(3)
@@ -118,6 +119,7 @@ def test_plain_steps_raise_the_likelihood():
     assert (np.diff(reached) > 0).all()
 
 
+@pytest.mark.slow
 def test_steps_lead_to_the_order_and_the_moments_of_complete_rows():
     rows, codes = drawn(6000, 0.2, seed=2)
     seen = seen_sums(rows)

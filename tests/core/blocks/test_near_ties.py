@@ -67,6 +67,8 @@ def problem_of(frame, knowledge=None, least_effect=0.0):
     return problem, variables, moments, rows, widths
 
 
+@pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("within", [2.0, 20.0])
 def test_families_are_those_of_graphs_near_the_best(within, monkeypatch):
     """Beside all orders: what the walk finds is near, and after many steps it finds all."""

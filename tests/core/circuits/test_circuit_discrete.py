@@ -62,6 +62,7 @@ def test_every_marginal_is_the_sum_over_worlds(case):
         np.testing.assert_allclose(np.exp(part.log_likelihood(rows)), expected, atol=1e-10)
 
 
+@pytest.mark.slow
 @given(circuits())
 def test_every_conditional_is_a_ratio_of_sums(case):
     circuit, num_states = case
@@ -127,6 +128,7 @@ def test_max_product_is_the_best_choice_of_children_and_states(case):
         assert best(circuit.root, row) == pytest.approx(largest, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_the_explanation_is_the_most_probable_world_of_a_selective_circuit():
     """A mixture over classes that are themselves a variable: one child is possible for a row."""
     rng = np.random.default_rng(3)

@@ -129,6 +129,7 @@ def test_leaf_values_may_come_from_elsewhere():
     )
 
 
+@pytest.mark.slow
 def test_a_deep_circuit_needs_no_recursion():
     node = Gaussian(0, 0.0, 1.0)
     for _ in range(3000):
@@ -178,6 +179,7 @@ def test_mixed_circuits_against_quadrature(seed):
         ] == pytest.approx(density(0.4, row) / marginal, rel=1e-8)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [0, 3])
 def test_draws_of_mixed_circuits_have_their_moments(seed):
     circuit = random_circuit(seed, MIXED)
@@ -194,6 +196,7 @@ def test_draws_of_mixed_circuits_have_their_moments(seed):
         assert drawn[name].std() == pytest.approx(sd, rel=0.03)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_answers_given_a_row_are_those_of_the_conditional_circuit(seed):
     """Density, moments and posteriors: by evidence in the row, and by the circuit given it."""
@@ -361,6 +364,7 @@ def test_a_circuit_joins_another_domain_by_names():
         Circuit(domain, root).root_in(other)
 
 
+@pytest.mark.slow
 def test_evaluation_is_far_faster_than_a_call_for_each_node_and_row():
     rng = np.random.default_rng(0)
     d = 20

@@ -50,6 +50,7 @@ def integral(leaf, function):
     )
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("leaf", numeric_leaves(), ids=lambda leaf: leaf.kind)
 def test_densities_of_one_number_have_integral_one_and_the_moments_that_they_say(leaf):
     assert integral(leaf, lambda x: 1.0) == pytest.approx(1, abs=1e-8)
@@ -154,6 +155,7 @@ def test_conditionals_are_ratios_of_densities(seed, dof, transformed):
     )
 
 
+@pytest.mark.slow
 def test_patterns_of_missing_values_do_not_mix():
     rng = np.random.default_rng(5)
     leaf = random_elliptical(rng, range(4), 5.0)

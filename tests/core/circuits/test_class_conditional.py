@@ -54,6 +54,7 @@ def splits(values):
     }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("way", ["seven", "shuffled", "by class", "lonely", "empty"])
 @pytest.mark.parametrize("options", [QUICK, ALL], ids=["blocks", "head"])
 def test_who_holds_which_rows_does_not_matter(way, options):

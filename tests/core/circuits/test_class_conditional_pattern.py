@@ -133,6 +133,7 @@ def test_without_common_columns_parties_are_independent_given_the_class():
     assert (model.predict(values) == truth).mean() > 0.7
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["split", "reversed", "by class", "empty"])
 def test_rows_of_one_pattern_may_be_anywhere(way):
     values, test = values_of(n=240), values_of(seed=8)
@@ -202,6 +203,7 @@ def test_patterns_that_do_not_fit(columns, options, words):
         next(options.training(plan, presence(*columns)))
 
 
+@pytest.mark.slow
 def test_breast_cancer_hybrid_and_vertical():
     """Seeds 0-2: hybrid 2.11 nats and .950, vertical -6.06 nats and .952 when measured.
 

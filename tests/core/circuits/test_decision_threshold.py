@@ -15,6 +15,7 @@ def scores(seed, n=2000, rare=0.06):
     return log_p, classes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_threshold_is_the_best_for_the_rows(seed):
     log_p, classes = scores(seed)

@@ -87,6 +87,7 @@ def test_worlds_sum_to_one_and_missing_values_are_summed_out():
     assert circuit.predict_proba(given, "c")[0] == pytest.approx(np.array(sums) / sum(sums))
 
 
+@pytest.mark.slow
 def test_the_density_of_numbers_integrates_to_one():
     domain, values = numbers_and_class(500, 4, d=2)
     circuit = learned(domain, values, "c")

@@ -46,6 +46,8 @@ def linear(n=1000, correlation=0.9, seed=0):
     return rows
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("correlation", [0.5, 0.9, -0.98])
 def test_the_mutual_information_of_normal_columns(correlation):
     shown = found(linear(4000, correlation))

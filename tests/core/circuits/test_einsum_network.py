@@ -220,6 +220,7 @@ def plain_log_likelihood(torch, network, parameters, values):
     return torch.where(torch.isnan(classes), joint.logsumexp(dim=0), chosen)
 
 
+@pytest.mark.slow
 def test_counts_are_the_gradients_of_the_log_likelihood():
     torch = pytest.importorskip("torch", reason="its gradients are the measure")
     domain, values = mixed_rows(50)

@@ -27,6 +27,8 @@ def compiled(monkeypatch):
     return leave
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_layers(seed, compiled):
     circuit = random_circuit(seed, MIXED, depth=4)
@@ -43,6 +45,7 @@ def test_layers(seed, compiled):
     np.testing.assert_allclose(circuit.layers.upward(leaf_values, maximise=True), best, rtol=1e-13)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_trees(missing, compiled):
     rng = np.random.default_rng(3)

@@ -128,6 +128,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_circuit_answers_numbers_by_densities(form: str, tmp_path: Any) -> None:
     rng = np.random.default_rng(0)

@@ -56,6 +56,7 @@ def test_independent_groups_are_the_factors_of_the_root():
     ]
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_likelier_than_under_independent_columns():
     """By 1.86 to 1.98 nats a row, 1.73 to 2.07 for 40 seeds; the truth is 2.13 to 2.17 better."""
     for seed in range(3):
@@ -101,6 +102,8 @@ def test_the_same_seed_gives_the_same_circuit_in_any_order_of_rows():
     assert_same(first, learn_spn(shuffled, seed=5, em_steps=2))
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, {"blocks": False}, {"target": "colour", "em_steps": 2}])
 def test_weights_of_rows_are_repetitions(options):
     frame = mixed_table(300, 6)

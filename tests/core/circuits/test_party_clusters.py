@@ -178,6 +178,7 @@ def federation(presence, train, test, domain, *, tied, target=True, learner=None
     return trained, judged
 
 
+@pytest.mark.slow
 def test_aligned_rows_tie_two_parties_with_different_columns():
     train, test, domain = cancer()
     presence = np.zeros((2, 31), dtype=bool)

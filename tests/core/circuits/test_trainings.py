@@ -125,6 +125,7 @@ def exchanged(learner, parties, domain, min_rows=1):
     return found.model(domain), names_of(seen)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case, tmp_path):
     learner, domain, states = case_of(case)
@@ -161,6 +162,7 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
         assert (model.predict(values) == values[:, -1]).mean() > 0.7
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "case", [one for one in CASES if "differ" not in one and one not in FOLDS_OF_PARTIES]
 )
@@ -180,6 +182,7 @@ def test_it_makes_no_difference_how_rows_are_split(case):
     assert model.threshold == pytest.approx(pooled.threshold)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", CASES)
 def test_sums_without_small_groups_contradict_nothing(case):
     learner, domain, states = case_of(case)

@@ -197,6 +197,7 @@ def test_whole_rounds_equal_the_paper(sizes):
         )
 
 
+@pytest.mark.slow
 def test_paper_run_takes_197_rounds_and_ends_at_the_papers_solution():
     X, _ = linear_system(4, 60, 2)
     parties = [part - part.mean(axis=0) for part in np.split(X, 3)]
@@ -212,6 +213,7 @@ def test_paper_run_takes_197_rounds_and_ends_at_the_papers_solution():
     np.testing.assert_allclose(state.weights[0], expected, atol=1e-4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sizes", [(200,), (50, 50, 50, 50), (3, 150, 47)])
 @pytest.mark.parametrize("relaxation", [1.0, 1.5])
 def test_fixed_point_solves_the_pooled_problem_however_rows_are_spread(sizes, relaxation):

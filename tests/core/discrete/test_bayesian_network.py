@@ -340,6 +340,7 @@ def test_what_does_not_fit_is_refused_by_name(fields, words):
 # Equivalence classes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_contrasts_of_a_class_contain_that_of_the_member(seed):
     """With its parents adjusted for, value and error equal those of the truncated product."""
@@ -396,6 +397,8 @@ def test_tables_are_coded_by_labels_as_by_their_names():
     assert DiscreteTable(("a", "b"), states, coded.codes).states == names
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_contrasts_are_the_same_for_all_dags_of_a_class(seed):
     """Values and errors, from the same rows: which member stands for the class does not matter."""

@@ -33,6 +33,7 @@ def posterior(seen):
     return dict(zip(worlds, weights / weights.sum(), strict=True))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("most", [completion.MOST_JOINT, 3, 1])
 @pytest.mark.parametrize("seen", [{}, {3: 1}, {0: 1, 4: 2}, {1: 2, 2: 0, 3: 0}, {0: 0, 3: 1}])
 def test_draws_have_the_distribution_given_the_seen_cells(monkeypatch, most, seen):

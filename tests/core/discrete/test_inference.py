@@ -224,6 +224,7 @@ def test_numbers_of_rows_are_saved_and_old_files_still_load(tmp_path):
         BayesianNetwork.load(tmp_path / "bad.json")
 
 
+@pytest.mark.slow
 def test_many_factors_do_not_underflow():
     """A class with 600 features, each of small probability in every class."""
     rng = np.random.default_rng(0)

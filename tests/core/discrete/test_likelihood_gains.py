@@ -43,6 +43,7 @@ def test_a_gain_is_rows_times_mutual_information():
         assert gain(table, 1, 0, given) == pytest.approx(total)
 
 
+@pytest.mark.slow
 def test_the_mean_is_that_over_all_orders_of_one_column():
     """With the margins fixed, independence makes every order of a column equally likely."""
     codes = np.array([[0, 0, 1, 1, 2, 0, 1], [0, 1, 1, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1]])
@@ -62,6 +63,8 @@ def test_the_mean_is_that_over_all_orders_of_one_column():
 
 
 # Counts above 2^16 are beyond the table of factorials.
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("num_rows", [60, 3000, 200_000])
 def test_the_mean_is_that_of_hypergeometric_counts(num_rows):
     table = random_rows((2, 3), num_rows, seed=3)

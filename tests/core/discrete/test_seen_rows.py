@@ -49,6 +49,7 @@ def test_a_gain_is_that_of_the_rows_that_have_all_columns_for_all_rows(kind, see
         assert found[x] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", GAINS)
 def test_without_gaps_gains_are_those_of_the_table(kind):
     table = random_rows(CARDS, 100, 3)

@@ -77,6 +77,7 @@ def everything(d):
 # The evidence of one party
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("noise", ["own", "equal"])
 @pytest.mark.parametrize("parents", [[0], [3, 1], [4, 0, 1]])
 def test_equals_scikit_learn(noise, parents):
@@ -496,6 +497,7 @@ def federate(parties, noise="own", masks=None, start=None):
     return state, why, lasso.iteration + state.exchanges
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["own", "equal"])
 def test_finds_the_graph_of_mixed_mechanisms(noise):
     graph, parties = SIX
@@ -520,6 +522,7 @@ def test_finds_the_graph_of_linear_effects_whatever_the_noise(noise):
     np.testing.assert_array_equal(federate(parties)[0].graph, graph)
 
 
+@pytest.mark.slow
 def test_total_is_the_evidence_of_the_graph_whatever_the_way_to_it():
     graph, parties = mixed_parties(2, d=6, edges=6, sizes=(200,) * 3)
     order = np.argsort(np.linalg.inv(np.eye(6) - graph).sum(axis=0), kind="stable")
@@ -535,6 +538,7 @@ def test_total_is_the_evidence_of_the_graph_whatever_the_way_to_it():
         assert state.total(search.SearchProblem(no_knowledge(6))) == pytest.approx(total, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_order_of_parties_and_of_variables_do_not_matter():
     _, parties = SIX
     state, *_ = federate(parties)

@@ -149,6 +149,7 @@ def test_equal_parties_are_as_one_and_units_do_not_matter():
     np.testing.assert_allclose(group_lasso([rows, rows, SIX[1][0]])[0].norms, twice, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_party_that_lost_its_state_rejoins():
     _, parties = SIX
     schedule = constant_schedule(150)

@@ -67,6 +67,7 @@ def test_an_edge_that_the_party_has_besides(seed):
     assert own.support[0, 4] > 5.0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_graph_that_the_search_starts_from_is_more_probable(seed):
     truth, (rows,) = mixed_parties(seed, d=6, edges=7, sizes=(80,))

@@ -68,6 +68,7 @@ def made(counts, dag, knowledge=None, rows=None):
 NEEDS_THREE = 34
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("seed", [seed for seed in range(60) if seed != NEEDS_THREE])
 def test_exact_counts_give_the_true_graph_from_any_graph_without_false_independences(seed):
     counts, dag, true = world(seed)

@@ -78,6 +78,7 @@ def test_open_paths_are_those_of_the_graph_without_the_blocked_nodes(dag, blocke
     assert open_path(graph, 0, 6) == nx.has_path(others, 0, 6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("targets", [[{0}], [{1, 2}], [{0}, {3}], [{0, 1}, {1, 2}], [{0, 1, 2, 3}]])
 def test_the_class_of_every_small_dag_under_interventions(targets):
     pairs = told_apart(4, targets)

@@ -379,6 +379,7 @@ def test_bad_arguments_are_refused():
 # ------------------------------------------------------------------------------------- scale
 
 
+@pytest.mark.slow
 def test_three_hundred_variables_from_ten_parties():
     rng = np.random.default_rng(0)
     graphs = [random_dag(rng, 300, 450) for _ in range(10)]

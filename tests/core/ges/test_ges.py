@@ -79,6 +79,7 @@ def test_graphs_of_five_variables_are_found_from_exact_covariances():
         )
 
 
+@pytest.mark.slow
 def test_more_rows_bring_the_graph_closer_to_the_truth():
     distances = [
         sum(
@@ -187,6 +188,7 @@ def test_at_most_so_many_edges_are_inserted():
     assert counts == [min(k, num_edges) for k in range(1, num_edges + 3)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("limit", [1, 2])
 def test_no_variable_gets_more_parents_than_allowed(limit):
     reached = 0

@@ -137,6 +137,8 @@ def check_operators(marks, members, slow, pairs=NO_PAIRS):
         assert reached == expected
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_operators_reach_what_one_edge_of_any_member_reaches(size):
     slow = SlowScore(random_table(size, 50, seed=size))
@@ -155,6 +157,7 @@ def test_operators_among_classes_of_interventions(targets):
         check_operators(marks, members, slow, pairs)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [5, 6])
 def test_operators_of_larger_classes(size):
     slow = SlowScore(random_table(size, 60, seed=size), "bic")
@@ -183,6 +186,7 @@ TABLES = {
 SCORES = [("bdeu", 1.0), ("bdeu", 10.0), ("bic", 1.0), ("qnml", 1.0)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", TABLES)
 def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
     """Keeping the best operator of each node, and the blocked ones, changes nothing."""
@@ -271,6 +275,7 @@ def test_tables_that_are_too_small_grow_without_a_trace(monkeypatch):
     assert grown
 
 
+@pytest.mark.slow
 def test_limits_are_those_of_the_plain_search():
     for seed in range(8):
         table = TABLES["strongly dependent"](seed)
@@ -351,6 +356,7 @@ def test_a_class_has_a_knowing_member_where_one_of_its_members_respects_the_mask
     assert 0.2 < np.mean(outcomes) < 0.8
 
 
+@pytest.mark.slow
 def test_banned_operators_are_those_whose_class_nobody_knows():
     """Against the plain search with the same rule, from scratch at every step."""
     rng = np.random.default_rng(1)

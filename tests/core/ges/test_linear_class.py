@@ -59,6 +59,7 @@ def best_bic(moments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "count"), [(4, 30), (5, 30)])
 def test_no_dag_has_a_better_bic_on_many_rows(size, count):
     """On many rows of a faithful system the search finds the best of all classes."""
@@ -222,6 +223,7 @@ def lagged_class(moments, d, knowledge=None):
     return found_in(moments, masks, present[:, None] != present)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_past_causes_are_found_and_direct_the_present(seed):
     """Own lags direct every edge between variables whose lags do not act on each other."""

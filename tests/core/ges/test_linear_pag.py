@@ -59,6 +59,7 @@ def test_the_hidden_cause_of_two_variables_with_causes_of_their_own_is_found():
     }
 
 
+@pytest.mark.slow
 def test_most_graphs_of_many_rows_are_the_true_ones():
     exact = shared = total = wrong = claims = 0
     for seed in range(20):
@@ -197,6 +198,7 @@ def test_it_is_public():
     assert public.__wrapped__ is pag_search
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_column_that_others_determine_up_to_rounding_gives_no_warning():
     rng = np.random.default_rng(0)

@@ -35,6 +35,7 @@ def moral(dag, x, y, given):
     return married, kept
 
 
+@pytest.mark.slow
 def test_it_is_the_smallest_set_of_edges_that_separates():
     rng = np.random.default_rng(0)
     sizes = set()
@@ -112,6 +113,7 @@ def plain(fusion, graphs, least):
     return kept
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_greedy_deletion_with_each_threshold(seed):
     rng = np.random.default_rng(seed)

@@ -101,6 +101,7 @@ def reversals(dag, masks=None, most=99):
             yield member
 
 
+@pytest.mark.slow
 def test_each_turn_is_the_best_one_and_the_phase_ends_where_none_improves():
     applied = 0
     for seed in range(25):

@@ -50,12 +50,14 @@ def test_sets_of_a_dag_are_valid_and_the_smallest_has_the_fewest_variables(dag):
     check(dag, [dag])
 
 
+@pytest.mark.slow
 @given(dags(5))
 def test_sets_of_a_class_are_valid_in_each_of_its_dags(dag):
     marks = equivalence.cpdag(dag)
     check(marks, list(members(marks)))
 
 
+@pytest.mark.slow
 @given(dags(5))
 def test_a_class_is_amenable_exactly_where_its_dags_agree_on_the_paths(dag):
     """Not amenable: the regressions that are right in its DAGs differ (Perković et al., 2018)."""

@@ -48,6 +48,7 @@ def test_the_number_of_dags_and_classes_is_the_known_one():
         assert (len(dags_of_size), len({class_key(dag) for dag in dags_of_size})) == expected
 
 
+@pytest.mark.slow
 def test_a_turned_edge_keeps_the_class_and_turns_as_few_other_edges_as_possible(classes):
     for members in classes.values():
         for dag in members:

@@ -55,6 +55,7 @@ def graphs_of(series, order=2, names=NAMES, weights=None, masks=None):
     ], acted
 
 
+@pytest.mark.slow
 def test_parties_with_the_same_mechanisms_have_the_common_graph():
     common, differing = join_blocks(NOW, LAGGED) != 0, 0
     for seed in range(20):

@@ -210,6 +210,7 @@ def rows_of_tree(rng, dag, n, target=None, spread=3.0, level=0.0):
     return np.linalg.solve((np.eye(len(dag)) - 1.1 * dag).T, noise.T).T
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("edges", TREES.values(), ids=TREES)
 @pytest.mark.parametrize("target", range(5))
 @pytest.mark.parametrize("change", [{"spread": 3.0}, {"spread": 0.3}, {"spread": 1.0, "level": 2}])

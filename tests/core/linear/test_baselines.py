@@ -94,6 +94,7 @@ def test_all_data_is_notears_on_the_pooled_rows(parties):
     assert set(edges(found)) == {("a", "b"), ("b", "c")}
 
 
+@pytest.mark.slow
 def test_alone_is_notears_on_each_party_in_their_order(parties):
     found = baselines.alone(parties)
     assert len(found) == 3

@@ -38,6 +38,7 @@ def distance(one, two):
     return int(np.triu(differs | differs.T).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", sweep([0.25, 1000.0, 3.7], kept=[1000.0]))
 def test_the_unit_of_all_variables_does_not_matter(unit):
     for seed in range(3):
@@ -49,6 +50,7 @@ def test_the_unit_of_all_variables_does_not_matter(unit):
         np.testing.assert_allclose(again.weights, graph.weights, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_order_of_the_variables_does_not_matter():
     moments, _ = simulated(1, 45, 150)  # above the limit: the active set
     order = np.random.default_rng(0).permutation(45)

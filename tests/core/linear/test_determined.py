@@ -138,6 +138,7 @@ def test_regular_moments_stay_and_few_rows_are_made_regular():
     assert np.linalg.eigvalsh(second)[0] > RIDGE / 10
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("solver", [pag_search, order_search, lingam, dagma])
 def test_public_solvers_find_the_graph_without_it(solver):
     rng = np.random.default_rng(1)

@@ -12,6 +12,8 @@ def moments(second, n):
     return Moments(n, np.zeros(len(second)), second, tuple("abcd"[: len(second)]))
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [3, 4, 40])
 def test_draws_have_the_mean_and_the_variance_of_the_wishart_distribution(n):
     root = np.random.default_rng(5).normal(size=(3, 3))

@@ -26,6 +26,7 @@ def score(correlation, target, parents, cost=0.05):
     return np.log(residual) + cost * len(parents)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_parent_is_in_vain(seed):
     correlation = correlations(seed)

@@ -66,6 +66,7 @@ def score(problem, rows, order):
     return total
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["uniform", "gumbel"])
 @pytest.mark.parametrize("seed", sweep(range(3), kept=[0]))
 def test_of_all_orders_the_search_finds_the_best(seed, noise):

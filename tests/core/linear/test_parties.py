@@ -69,6 +69,7 @@ def test_errors_along_paths_are_those_of_the_regression_where_both_are_known():
     np.testing.assert_allclose(found.standard_error, expected)
 
 
+@pytest.mark.slow
 def test_intervals_by_party_cover_the_mean_effect_where_parties_differ():
     """The classical interval does not; 12 parties with effects about 1."""
     rng = np.random.default_rng(2)

@@ -56,6 +56,7 @@ def lasso(second, column, usable, sparsity):
     return result.x[:k] - result.x[k:]
 
 
+@pytest.mark.few(1)
 @SOLVERS
 def test_exact_moments_give_back_the_system(solve):
     for seed in range(5):
@@ -81,6 +82,7 @@ def test_a_known_order_makes_it_a_lasso(solve):
         np.testing.assert_array_equal(graph.raw_weights[j:, j], 0.0)
 
 
+@pytest.mark.few(1)
 @SOLVERS
 def test_rows_moments_and_split_rows_are_the_same_thing(solve):
     import pandas as pd
@@ -95,6 +97,7 @@ def test_rows_moments_and_split_rows_are_the_same_thing(solve):
     assert from_frame.names == tuple("abcdefg")
 
 
+@pytest.mark.few(1)
 @SOLVERS
 def test_columns_in_another_order_permute_the_graph(solve):
     model = system(7, 8, 9)
@@ -126,6 +129,7 @@ def test_always_a_dag_and_raw_weights_decide(solve):
         assert (np.abs(refitted.weights[final]) > 0.05).all()
 
 
+@pytest.mark.few(1)
 @SOLVERS
 def test_knowledge_is_honoured_exactly(solve):
     model = system(11, 7, 8)
@@ -167,6 +171,7 @@ def test_tiers(solve):
     assert all(level[cause] <= level[effect] for cause, effect, _ in graph.edges())
 
 
+@pytest.mark.slow
 def test_the_active_set_ends_in_a_point_of_the_full_problem():
     model = system(1, 30, 30)
     moments = Moments.from_rows(model.sample(200, seed=0), model.names)

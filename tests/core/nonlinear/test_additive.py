@@ -234,6 +234,7 @@ def test_effects_without_a_linear_trace_are_found():
     assert not linear.adjacency[1, 0]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mechanism", ["add-gp", "lg", "mim", "threshold", "multiplicative"])
 def test_graphs_of_the_simulators_are_found(mechanism):
     """Measured mean SHD over these seeds: 0, 0, 0.75, 0.25, 0.25."""

@@ -34,6 +34,7 @@ def objective(problem, weights, common, multiplier, penalty):
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_step_is_a_minimum_of_the_problem_as_it_is_written(seed):
     """No change of one weight, nor any of many random ones, lowers the objective."""

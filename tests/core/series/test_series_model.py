@@ -172,6 +172,7 @@ def test_columns_are_found_by_name():
         np.testing.assert_array_equal(by_name, by_order)
 
 
+@pytest.mark.slow
 def test_a_long_sample_has_the_stationary_moments():
     system = model(d=4, order=2, seed=5)
     F, noise, inverse = companion(system)

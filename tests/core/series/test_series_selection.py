@@ -167,6 +167,7 @@ def test_default_penalties_shrink_with_the_rows():
         np.testing.assert_allclose(values, np.array(few[method]) * ratios[method] * unit)
 
 
+@pytest.mark.slow
 def test_masks_reach_every_method_and_order():
     folds = [moments_of(part, D) for part in folds_of(random_rows(8, 105, D, 2))]
     allowed = np.ones((3 * D, D), dtype=bool)

@@ -89,6 +89,7 @@ def ask(model, question, rows):
     return getattr(model, question)(*given.get(question, ()), **options)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_refuses_what_it_says_that_it_cannot(kind):
     model, rows = run_of(kind).model, rows_of(kind)
@@ -111,6 +112,7 @@ def test_a_model_refuses_what_it_says_that_it_cannot(kind):
         model.no_such  # noqa: B018
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_and_a_file_answer_with_the_same_bits(kind, tmp_path):
     model, rows = run_of(kind).model, rows_of(kind)

@@ -75,6 +75,7 @@ def lines_with(line, place, lines=LINES):
     return b"\n".join([b"a,b,c", *lines[:place], line, *lines[place:], b""])
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("place", [0, 2, 5])
 @pytest.mark.parametrize("line", BROKEN)
 def test_a_line_that_cannot_be_read_is_left_out_alone(numbers_in, line, place):
@@ -160,6 +161,7 @@ def test_any_line_changes_one_row_at_most(numbers_in, line, place):
         np.testing.assert_array_equal(found, before)
 
 
+@pytest.mark.slow
 def test_many_marks_that_are_not_closed_take_no_longer(numbers_in):
     lines = ['"x', *["1"] * 500, '"",', '"x'] * 4
     assert len(numbers_in("\n".join(["a", *lines]))) == 500 * 4

@@ -78,6 +78,7 @@ def test_a_report_does_not_depend_on_where_the_rows_stand(save, missing):
     assert found == describe(mixed(), policy, **options)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("missing", ["fail", "drop", "keep"])
 @pytest.mark.parametrize("size", [1, 7, 300, 700])
 def test_a_report_does_not_depend_on_the_size_of_pieces(monkeypatch, missing, size):

@@ -285,6 +285,7 @@ REFERENCE_SPREADS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PAPER_MECHANISMS)
 def test_the_spread_of_the_variables_is_that_of_the_papers_data(name):
     spreads = [

@@ -120,6 +120,7 @@ def test_what_the_system_leaves_is_white_noise_of_the_given_size():
     np.testing.assert_allclose(noise.mean(axis=0) / scale, 0, atol=0.04)
 
 
+@pytest.mark.slow
 def test_series_start_in_the_stationary_distribution():
     rng = np.random.default_rng(0)
     A = rng.choice([-1, 1], (1, 3, 3)) * 0.5

@@ -41,7 +41,7 @@ def check_repository(version: str) -> None:
     require(not run("git", "status", "--porcelain"), "there are changes that are not committed.")
     require(not run("git", "tag", "--list", f"v{version}"), f"the tag v{version} exists.")
     heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-    require(version in heads, f"CHANGELOG.md has no section '## {version}' (rename 'Unreleased').")
+    require(version in heads, f"CHANGELOG.md has no section '## {version}'.")
 
 
 def build() -> tuple[Path, Path, Path]:

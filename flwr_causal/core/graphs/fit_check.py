@@ -50,7 +50,7 @@ class PairTest(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitCheck:
-    """What speaks against a graph; see docs/after_the_graph.md for what it can and cannot tell.
+    """What speaks against a graph; see docs/effects.md for what it can and cannot tell.
 
     Attributes
     ----------

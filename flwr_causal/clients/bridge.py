@@ -169,6 +169,15 @@ def client_app(
     ------
     ConfigError
         Naming an argument that is of another type.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.clients import MomentsClient, Source, client_app
+    >>> table = pd.DataFrame({"x": [1.0, 2.0, 4.0], "y": [2.0, 4.0, 7.0]})
+    >>> app = client_app(MomentsClient, lambda context: Source("north", lambda: table))
+    >>> callable(app)  # the app of each node, also of ``LocalGrid``
+    True
     """
     check_argument("client_app", "clients", clients, _CLIENTS)
     check_argument("client_app", "source", source, _FINDS)

@@ -142,6 +142,14 @@ class RunRecord:
         :func:`flwr_causal.reports.described.described`; empty in runs saved before it was kept.
     versions : dict of str to str
         Versions of the packages that matter, of the process that made the run.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0])
+    >>> run.parties, run.rounds
+    ({'party 0': 100, 'party 1': 100}, 1)
     """
 
     graph: CausalGraph | None

@@ -90,6 +90,16 @@ class Run(SingleThreaded, RunRecord):
     """The result of a run, which can be printed, saved, loaded and shown as a page.
 
     Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from flwr_causal import Run, simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0])
+    >>> with TemporaryDirectory() as folder:
+    ...     print(Run.load(run.save(folder)).graph.equals(run.graph))
+    True
     """
 
     #: Of a simulation, what runs it again with other options.

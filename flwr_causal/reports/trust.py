@@ -69,6 +69,14 @@ class Trust:
         How good the result is on rows that were held out, in words.
     warnings : int
         How many the run has.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0])
+    >>> run.trust.status, run.trust.differing
+    ('completed', ())
     """
 
     status: str = "completed"

@@ -53,6 +53,14 @@ class Result:
         How many rows the parties have together; None for the sum of their numbers.
     reason : str
         Why the training is over, in words for the user; empty while it goes on.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.strategies import Result
+    >>> graph = CausalGraph(("x", "y"), [[0, 1.5], [0, 0]])
+    >>> Result(graph, reason="one exchange is enough").graph.edges()
+    [('x', 'y', 1.5)]
     """
 
     graph: CausalGraph | None = None
@@ -81,6 +89,14 @@ class Ask(Request):
     shared : bool, default False
         Whether replicates use the main training's replies, as of cut points. Such exchanges come
         before all others.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Exchange, Sent
+    >>> from flwr_causal.strategies import Ask
+    >>> exchange = Exchange("step", "a step", sends=(Sent("size", "of the step"),))
+    >>> dict(Ask(exchange, {"size": 0.5}).values)  # replies = yield Ask(...)
+    {'size': 0.5}
     """
 
     so_far: Callable[[], Result] | None = None
@@ -103,6 +119,13 @@ class Choice:
     compute : callable
     again : callable, optional
         Default: replicates are given the same.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import Choice
+    >>> choice = Choice(lambda: 0.1)
+    >>> choice.again(choice.compute())
+    0.1
     """
 
     compute: Callable[[], Any]
@@ -117,6 +140,12 @@ class Note:
     """What the history says of the exchange that is done: plain numbers and texts by name.
 
     ``yield Note(info)``; of two notes of one name the later one stands.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import Note
+    >>> dict(Note({"edges": 3}).info)
+    {'edges': 3}
     """
 
     info: Mapping[str, Any]
@@ -338,6 +367,14 @@ class Algorithm(Method[Progress]):
         Returns
         -------
         Result
+
+        Examples
+        --------
+        >>> from flwr_causal.strategies import Ask, CausalStrategy, Result
+        >>> class Mean(CausalStrategy):
+        ...     def train(self, agreement, replicate=0):
+        ...         replies = yield Ask(self.contract.exchanges[0])
+        ...         return Result(model=replies["mean"])
         """
 
     def _init(self, agreement: Agreement) -> Progress:

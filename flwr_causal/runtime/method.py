@@ -84,6 +84,14 @@ class Request:
     ------
     ConfigError
         If the exchange does not declare a name.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Exchange, Sent
+    >>> from flwr_causal.strategies import Request
+    >>> exchange = Exchange("step", "a step", sends=(Sent("size", "of the step"),))
+    >>> dict(Request(exchange, {"size": 0.5}).values)
+    {'size': 0.5}
     """
 
     exchange: Exchange

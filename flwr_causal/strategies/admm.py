@@ -115,6 +115,12 @@ class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
         causes of every variable but those whose mechanism in the party's rows differs beyond
         sampling error. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their
         differences. With ``secure_aggregation`` they are of ``groups`` of parties.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.admm import ADMMOptions
+    >>> ADMMOptions(max_rounds=20).max_rounds
+    20
     """
 
     max_rounds: int | None = None  # type: ignore[assignment]

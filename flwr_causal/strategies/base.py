@@ -99,6 +99,13 @@ class CausalStrategy(FedAvg, Algorithm):
     ------
     ConfigError
         If there is no option of a name, or it has the wrong type or an impossible value.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import CausalStrategy, Moments
+    >>> strategy = Moments(solver="class")
+    >>> isinstance(strategy, CausalStrategy), strategy.method, strategy.options.solver
+    (True, 'moments', 'class')
     """
 
     options_type: ClassVar[type[CausalOptions]] = CausalOptions

@@ -111,6 +111,12 @@ class LinearOptions(CausalOptions):
         of a minority of the parties cannot move far; it needs three parties or more and their
         single replies (with ``secure_aggregation`` three ``groups``), and no privacy wrapper. See
         docs/how_to/false_parties.md.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import LinearOptions
+    >>> LinearOptions(standardize=True).standardize
+    True
     """
 
     standardize: bool = False
@@ -442,6 +448,12 @@ class InterventionOptions(Acted, LinearOptions):
     the contract's reports include "interventions". It leaves the rows under an intervention on a
     column out of the loss of this column. ``agreement.targets`` are the sets of columns by which
     rows are grouped; without interventions it is empty.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.linear import InterventionOptions
+    >>> InterventionOptions(intervention_column="drug").intervention_column
+    'drug'
     """
 
     def __post_init__(self) -> None:
@@ -559,6 +571,12 @@ class PerceptronOptions(Part):
         Torch device: "cpu", "cuda", "cuda:1", ...
     arithmetic : {"float64", "float32"}, default "float64"
         Floating-point type of torch's computations.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.linear import PerceptronOptions
+    >>> PerceptronOptions(hidden=5).hidden
+    5
     """
 
     text = "model='mlp'"

@@ -63,6 +63,12 @@ class LingamOptions(RowsOrSeriesOptions):
     threshold : float, default 0.0
         Edges of absolute weight up to this are left out. The edges of the result have passed the
         BIC already, which does not depend on units.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.lingam import LingamOptions
+    >>> LingamOptions(max_rounds=5).max_rounds
+    5
     """
 
     max_rounds: int = bounded(20, least=2)
@@ -111,6 +117,15 @@ class Lingam(CausalStrategy):
 
     Hyvarinen, Zhang, Shimizu & Hoyer (2010). Estimation of a structural vector autoregression
     model using non-Gaussianity. JMLR 11.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.strategies import Lingam
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> simulate(Lingam(), tables).graph.kind
+    'dag'
     """
 
     options_type = LingamOptions

@@ -45,11 +45,25 @@ class CheckError(Exception):
 
 
 class CheckFailedError(CheckError, AssertionError):
-    """A method does not do what its contract says."""
+    """A method does not do what its contract says.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckFailedError
+    >>> issubclass(CheckFailedError, AssertionError)
+    True
+    """
 
 
 class CheckSkippedError(CheckError):
-    """A check has no meaning for the method; the message says why."""
+    """A check has no meaning for the method; the message says why.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckSkippedError
+    >>> str(CheckSkippedError("the method has one party"))
+    'the method has one party'
+    """
 
 
 @dataclass

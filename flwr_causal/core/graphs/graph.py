@@ -124,6 +124,13 @@ class CausalGraph(SingleThreaded):
     DataError
         If names repeat, a shape does not fit, or a number is not finite; if the marks are not those
         of a PAG, or another kind has marks.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> graph = CausalGraph(("dose", "pressure"), [[0, -4.0], [0, 0]])
+    >>> graph.edges(), graph.is_acyclic()
+    ([('dose', 'pressure', -4.0)], True)
     """
 
     names: tuple[str, ...]

@@ -334,6 +334,16 @@ def lingam(
         If the data are not a table of finite numbers, or a variable is constant.
     ConfigError
         If the knowledge does not fit the variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import lingam
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.exponential(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.exponential(size=500)])
+    >>> lingam(rows).adjacency.tolist()
+    [[False, True], [False, False]]
     """
     moments = as_moments(data)
     moments.require_varying()

@@ -101,6 +101,16 @@ class Agreement:
         zeros. None if ``rows`` has them.
     groups : mapping of str to tuple of str
         The parties of each group, where parties add up in groups; else empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.check.agreement import Agreement
+    >>> rows = {"north": 60, "south": 40}
+    >>> kinds = ("numeric", "numeric")
+    >>> agreed = Agreement(("x", "y"), kinds, rows, np.zeros(2), np.ones(2), {}, ())
+    >>> agreed.names, sum(agreed.rows.values())
+    (('x', 'y'), 100)
     """
 
     names: tuple[str, ...]

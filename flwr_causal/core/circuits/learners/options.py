@@ -164,7 +164,14 @@ class SpnOptions(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions(SpnOptions, EinsumOptions, TreesOptions, HeadOptions):
-    """The options of all learners, of which each learner takes its own."""
+    """The options of all learners, of which each learner takes its own.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.circuits.learners.options import LearnerOptions
+    >>> LearnerOptions(depth=3).depth
+    3
+    """
 
 
 def taken(kind: type[OptionsT], options: LearnerOptions, **further: Any) -> OptionsT:

@@ -8,6 +8,16 @@ On the pages of docs, the results whose names fit one of the patterns stand betw
 between ``<!-- table NAME -->`` and ``<!-- end -->``; what is outside is written by hand.
 ``<!-- worlds PATTERN ... -->`` shows in one table where each method breaks, and
 ``<!-- paper NAME -->`` the figures and tables of a paper, as docs/results/papers.toml lists them.
+
+``flwr-causal reproduce NAME --output-dir DIR`` writes ``DIR/figures.csv``: means, standard errors,
+numbers of runs, the paper's figures, and in its head command, date, machine, versions, seeds. A
+sweep may be divided over machines: copy their directories ``cells`` into one and give the command
+again, which computes only what is missing. ``--adopt`` copies the file to docs/results/NAME.csv.
+Points of lines that the sweep did not compute keep their figures, with a note of their command; a
+line whose settings change needs another label. ``--machine TEXT`` replaces what the files say of the
+machine. A result whose name fits no mark is reported. Further lines ``# note: ...`` and
+``# remark: ...`` in the head of a file are shown above and below its table, and go when the file is
+replaced.
 """
 
 import argparse

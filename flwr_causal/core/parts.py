@@ -4,6 +4,29 @@ A part is a dataclass of the options that belong to it. The class of a method's 
 parts, and says by ``parts`` which of them the values choose. A value of an option, or a part, may
 need something of the run, which :data:`WORDS` name; a part says what it gives. The run gives what
 all chosen parts give.
+
+To add an option, declare one field in the part that it belongs to, with its meaning in the
+docstring, and use it. An option of all settings is a field of the method's class of options. Its
+type is checked from the annotation, a number by the bounds of its field
+(``bounded(0.3, least=0)``); ``settled`` of the options fills in what is left to the method.
+
+- A part says by ``text`` how it is chosen, and by ``gives`` which words hold with it:
+  ``gives = all_but("folds", "median")``.
+- A value says what it needs: ``option("auto", needs={"held-out": ("folds",)})``, or
+  ``option(1.0, needs="sample")`` for all values but the default. Where no single option has the
+  value, a part has ``needs``.
+- The property ``parts`` of the options returns the parts that the values choose. It is the one
+  place that reads values to choose.
+
+:func:`check_parts` refuses another value than the default of an option whose part is not chosen,
+and a value that needs what a chosen part does not give, with the name, the value and the remedy.
+``validate`` checks only what is within one subject, such as a first and a last time. Do not add a
+word for one pair of options where another word says it.
+
+Give a new option a value in ``tests/strategies/test_option_effects.py``, which walks all options
+in all modes: a value changes the run, or is refused. ``tests/strategies/test_pairs.py`` walks all
+pairs and follows the remedies. An option that clients need is also a field of the contract's class
+of options (``protocol/options.py``). ``python -m flwr_causal.app.pages`` then writes its keys.
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 A solver is a part (:mod:`core.parts`). Its options are declared in its file, and the class of the
 method's options inherits them; what several solvers share (``threshold``, ``standardize``) is a
 field with the default of the solver. :func:`made` makes a solver of the method's options.
+
+``StableOrders(stability=0.5).solve(products, masks)`` returns an ``Outcome``: graph, fitted system,
+strengths, warnings. A solver asks neither how the sums came nor what a column is:
+``products.moments`` are those of all rows, under interventions one for each variable.
+``settled(outcome)`` is the solver of replicates, with the choices of the main training; ``parts``
+says what its values need and give. A line of ``MomentsOptions.solving`` says which values choose a
+new solver.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ numbers of runs, the paper's figures, and in its head command, date, machine, ve
 sweep may be divided over machines: copy their directories ``cells`` into one and give the command
 again, which computes only what is missing. ``--adopt`` copies the file to docs/results/NAME.csv.
 Points of lines that the sweep did not compute keep their figures, with a note of their command; a
-line whose settings change needs another label. ``--machine TEXT`` replaces what the files say of the
+line whose settings change needs another label. ``--machine TEXT`` replaces the files' entry of the
 machine. A result whose name fits no mark is reported. Further lines ``# note: ...`` and
 ``# remark: ...`` in the head of a file are shown above and below its table, and go when the file is
 replaced.

@@ -773,7 +773,7 @@ def _replay(
     requests: Sequence[Request],
     config: Mapping[str, Any],
 ) -> Answer:
-    """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
+    """Rebuild the client's memory by repeating earlier requests; send none of the replies."""
     common = {name: value for name, value in config.items() if name != "requests"}
     # Where the reply to an earlier attempt was lost, the memory is there already.
     context = client.context

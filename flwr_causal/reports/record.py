@@ -1,4 +1,4 @@
-"""What is known of a run once it has ended."""
+"""The record of a run once it has ended."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class RunRecord:
 
     @property
     def decided_config(self) -> dict[str, Any]:
-        """Method and options, with what was assumed of those that were left open."""
+        """Method and options, with the values that were assumed for options left open."""
         given = {name: value for name, value in self.config.items() if name != "assumed"}
         assumed: dict[str, Any] = self.config.get("assumed", {})
         return given | assumed

@@ -400,7 +400,7 @@ def peers_of(context: Context, setup: Setup) -> Peers:
 def masked_once(
     context: Context, setup: Setup, about: bytes, nonce: bytes
 ) -> dict[str, ConfigRecord]:
-    """Return what to keep of a masked table, of which there is one in an agreement.
+    """Return the record that this table was masked; a second table is refused.
 
     Parameters
     ----------

@@ -415,7 +415,7 @@ class CausalGraph(SingleThreaded):
         ]
 
     def with_knowledge(self, knowledge: Knowledge) -> Self:
-        """Return the graph with what background knowledge says of its edges.
+        """Return the graph with the required and allowed edges of background knowledge.
 
         What knowledge decides is then in no doubt (:func:`~core.graphs.doubt.doubtful_edges`).
 
@@ -625,7 +625,7 @@ class CausalGraph(SingleThreaded):
         return self._among([self.names.index(name) for name in names])
 
     def around(self, name: str, steps: int = 1) -> Self:
-        """Return the graph of a variable and of those within so many edges of it, in any direction.
+        """Return the subgraph within a number of edges of a variable, in any direction.
 
         All edges among these variables are kept, lagged ones too; ``graph.around("x").draw()``
         draws a neighbourhood.
@@ -785,7 +785,7 @@ class CausalGraph(SingleThreaded):
         return replace(self, kind="dag", weights=np.where(extension, self.weights, 0.0))
 
     def to_pag(self, names: Sequence[str]) -> CausalGraph:
-        """Return the PAG of this DAG over some of its variables; the others are hidden.
+        """Return the PAG of this DAG over some variables; all others are hidden.
 
         A PAG returns itself, in the order of the names. All weights of the result are 1.
 
@@ -924,7 +924,7 @@ class CausalGraph(SingleThreaded):
         return adjustment.is_possible_cause(ways, *ends)
 
     def _refuse_marks(self, what: str) -> None:
-        """Raise a DataError of what a PAG does not have."""
+        """Raise a DataError if the graph is a PAG, with ``what`` a PAG has or lacks."""
         if self.marks is not None:
             raise DataError(f"a PAG has {what}")
 

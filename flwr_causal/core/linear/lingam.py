@@ -235,7 +235,7 @@ class OrderProblem:
 
 @dataclass(frozen=True, eq=False)
 class OrderSearch:
-    """Where the searches are, and what is known.
+    """State of the searches over orders, with the negentropies that are known.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class OrderSearch:
         return found
 
     def turning_loss(self, problem: OrderProblem, order: Sequence[int]) -> FloatArray:
-        """Return what turning each edge of an order's graph costs in nats, shape (d, d).
+        """Return the cost in nats of turning each edge of an order's graph, shape (d, d).
 
         An edge is turned where its cause moves behind its effect, or the effect before the cause,
         whichever scores better; all others keep their order. 0 where there is no edge, or where
@@ -295,7 +295,7 @@ def begin(problem: OrderProblem, seed: int) -> OrderSearch:
 
 @single_threaded()
 def advance(problem: OrderProblem, search: OrderSearch, means: FloatArray) -> OrderSearch:
-    """Return the searches after all moves that lower the score with what is now known.
+    """Continue the searches with the negentropies that they wanted; return them.
 
     Parameters
     ----------

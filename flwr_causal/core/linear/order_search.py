@@ -344,7 +344,7 @@ def _score_of(
     masks: EdgeMasks,
     edge_cost: float | FloatArray | None,
 ) -> float:
-    """Return the score from the logarithms of what the parents leave of each variable."""
+    """Return the score from the logarithms of each variable's residual variance."""
     d, fit = len(logs), 0.5 * float(rows @ logs)
     if edge_cost is not None:
         free_edges = parents & ~np.asarray(masks.required, dtype=bool)[:, :d]
@@ -359,7 +359,7 @@ def _score_of(
 def _log_left(
     moments: Sequence[Moments], widths: Sequence[int] | None, parents: BoolArray, child: int
 ) -> float:
-    """Return the logarithm of what the parents leave of a variable."""
+    """Return the logarithm of a variable's residual variance given its parents."""
     if widths is None:
         return _log_variance(moments[child], parents, child)
     return _log_determinant(moments[child], columns_of(widths), parents, child)

@@ -431,7 +431,7 @@ class Tokens:
         return self.text(start, self.place - 1)
 
     def text(self, start: int, stop: int) -> str:
-        """Return the text of some tokens, by their places, with what lies around them."""
+        """Return the source text from the token ``start`` up to the token ``stop``."""
         return self._text[self._spans[start - 1][1] : self._spans[stop][0]]
 
 

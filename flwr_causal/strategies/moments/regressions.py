@@ -138,7 +138,7 @@ def _ascended(left: Fits, replies: Replies, num_rows: int) -> Fits:
 
 
 def _request(left: Fits) -> Arrays:
-    """Return what parties are sent of some regressions."""
+    """Return the values of the request for some regressions."""
     return {
         "categories": np.array([child for child, _ in left], dtype=np.int64),
         "sizes": np.array([len(causes) for _, causes in left], dtype=np.int64),

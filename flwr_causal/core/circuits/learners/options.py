@@ -175,12 +175,12 @@ class LearnerOptions(SpnOptions, EinsumOptions, TreesOptions, HeadOptions):
 
 
 def taken(kind: type[OptionsT], options: LearnerOptions, **further: Any) -> OptionsT:
-    """Return what takes some of the learners' options, such as a learner, with their values.
+    """Return a dataclass, such as a learner, with its part of the learners' options.
 
     Parameters
     ----------
     kind : type
-        A dataclass; its fields that are no such options keep their defaults.
+        A dataclass; other fields keep their defaults.
     options : LearnerOptions
     **further
         Values of other fields.

@@ -72,7 +72,7 @@ class Orders(SearchOfEdges, WeightSolver):
 
     @property
     def by_score(self) -> bool:
-        """The graph is that of the best BIC."""
+        """Return whether the graph has the best BIC."""
         return True
 
     def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
@@ -89,7 +89,7 @@ class Orders(SearchOfEdges, WeightSolver):
     def _kept(
         self, moments: Moments | Sequence[Moments], edges: BoolArray, masks: EdgeMasks
     ) -> tuple[BoolArray, dict[str, Any], list[str]]:
-        """Return the edges that stay, and what the history and the user are told of the others."""
+        """Return the stable edges, with the history's facts and the warning about the others."""
         return edges, {}, []
 
     def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:

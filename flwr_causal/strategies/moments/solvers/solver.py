@@ -1,4 +1,4 @@
-"""What all solvers of Moments are: frozen dataclasses of their options, from products to a graph.
+"""The base of Moments' solvers: dataclasses of their options, from products to a graph.
 
 A solver is a part (:mod:`core.parts`). Its options are declared in its file, and the class of the
 method's options inherits them; what several solvers share (``threshold``, ``standardize``) is a
@@ -126,7 +126,7 @@ class Solver(Part):
         return found[0]
 
     def settled(self, outcome: Outcome) -> Solver:
-        """Return the solver of replicates, with what the main training has chosen."""
+        """Return the solver of replicates, which takes over the choices of the main training."""
         return self
 
     @property
@@ -172,7 +172,7 @@ class Solver(Part):
     def own_search(
         self, products: Products, masks: EdgeMasks, outcome: Outcome
     ) -> OwnSearch | None:
-        """Return how the parties' own graphs are found; None for those of weights."""
+        """Return the search for the graph of a single party; None where weights decide."""
         return None
 
     def _by_orders(

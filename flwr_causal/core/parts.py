@@ -215,7 +215,7 @@ def unowned(options: Any, chosen: Sequence[type[Part]]) -> list[Misfit]:
     """Return the options of parts that are not chosen and differ from their defaults."""
     return [
         Misfit(name, getattr(options, name), "left out", owner=" or ".join(o.text for o in owners))
-        for name, owners in _of(options).owners.items()
+        for name, owners in _facts(options).owners.items()
         if _differs(options, name) and not _has(chosen, owners)
     ]
 
@@ -232,7 +232,7 @@ def unmet(options: Any, chosen: Sequence[type[Part]]) -> list[Misfit]:
         if part.needs - given:
             changed = (one for one in part.chosen_by if _differs(options, one))
             name = next(changed, part.chosen_by[0])
-            instead = part.instead or _shown(_of(options).defaults[name])
+            instead = part.instead or _shown(_facts(options).defaults[name])
             found.append(_misfit(options, name, instead, part.needs - given, chosen))
     return found
 
@@ -294,7 +294,7 @@ def _about(kind: type) -> _About:
     return _About(wanted, defaults, owners, {name: one for name, one in needs.items() if one})
 
 
-def _of(options: Any) -> _About:
+def _facts(options: Any) -> _About:
     return _about(type(options))  # type: ignore[arg-type]
 
 
@@ -304,13 +304,13 @@ def _has(chosen: Iterable[type[Part]], owners: tuple[type[Part], ...]) -> bool:
 
 def _differs(options: Any, name: str) -> bool:
     """Whether a value is not the default; what is open is "fail" where nothing is decided."""
-    value, default = getattr(options, name), _of(options).defaults[name]
+    value, default = getattr(options, name), _facts(options).defaults[name]
     return bool(value != default and (value, default) != ("fail", "auto"))
 
 
 def _needs(options: Any) -> Iterable[tuple[str, frozenset[str]]]:
     """Return the options whose values need something, with what they need."""
-    for name, needs in _of(options).needs.items():
+    for name, needs in _facts(options).needs.items():
         value = getattr(options, name)
         if not isinstance(needs, Mapping):
             if _differs(options, name):
@@ -321,7 +321,7 @@ def _needs(options: Any) -> Iterable[tuple[str, frozenset[str]]]:
 
 def _instead(options: Any, name: str, given: frozenset[str]) -> str:
     """Return the values of an option that need nothing which is not given, in words."""
-    about = _of(options)
+    about = _facts(options)
     needs = about.needs[name]
     if not isinstance(needs, Mapping):
         return _shown(about.defaults[name])

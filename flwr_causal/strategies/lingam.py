@@ -171,12 +171,12 @@ class Lingam(CausalStrategy):
             if not search.wanted:
                 break
             directions = self._directions(problem, search)
-            found = partial(self._found, agreement, problem, search, said)
+            found = partial(self._result, agreement, problem, search, said)
             replies = yield Ask(RESIDUALS, {"directions": directions}, so_far=found)
             means = np.column_stack([replies["tails"], replies["skew"]])
             search = advance(problem, search, means)
             yield Note(_info(search))
-        return self._found(agreement, problem, search, said, ended=True)
+        return self._result(agreement, problem, search, said, ended=True)
 
     def _with_parties(
         self,
@@ -200,7 +200,7 @@ class Lingam(CausalStrategy):
         # The mark says which rows are not centred yet.
         return np.column_stack([np.zeros(len(level)), level, directions])
 
-    def _found(
+    def _result(
         self,
         agreement: Agreement,
         problem: OrderProblem,

@@ -1165,7 +1165,7 @@ class CausalGraph(SingleThreaded):
         if not isinstance(other, CausalGraph):
             return False
         return all(
-            _same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
+            _equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
         )
 
 
@@ -1185,7 +1185,7 @@ def _drawing() -> ModuleType:
     return drawing
 
 
-def _same(one: object, two: object) -> bool:
+def _equal(one: object, two: object) -> bool:
     """Whether two values of a field are equal; arrays are equal in shape and all entries."""
     if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
         return np.array_equal(one, two)

@@ -376,7 +376,7 @@ def _enter(
 
 
 @compiled_inside
-def _left(room: OrderRoom, slot: int, width: int) -> float:
+def _residual(room: OrderRoom, slot: int, width: int) -> float:
     """Return the residual variance of a variable with one more parent, the candidate at ``slot``.
 
     Of a variable of one column it is the residual variance (no logarithm), of one of several
@@ -471,7 +471,7 @@ def _grow(
                     continue
                 left = max(room.left[0, 0] - shared * shared / variance, RESIDUAL_FLOOR)
             elif _varies(room, slot):
-                left = _left(room, slot, width)
+                left = _residual(room, slot, width)
             else:
                 continue
             cost = task.growth * task.costs[child, room.candidates[slot]]

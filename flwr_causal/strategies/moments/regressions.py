@@ -79,7 +79,7 @@ def by_likelihood(
     if problem is None:
         estimate = regular(MomentEstimate(moments.mean, moments.second)).for_sets(1)
     for _ in range(logistic.MOST_STEPS):
-        if not (left := _left(fits)):
+        if not (left := _unfinished(fits)):
             break
         sent = {**_request(left), **(estimate._asdict() if estimate else {})}
         replies = yield Ask(REGRESSIONS, sent, graph_stands=True, so_far=partial(_chosen, result))
@@ -109,7 +109,7 @@ def _compared(
     started = logistic.init(model.variables, outcome.moments, members)
     fits = dict(zip(members, started, strict=True))
     for _ in range(MOST_COMPARED):
-        if not (left := _left(fits)):
+        if not (left := _unfinished(fits)):
             break
         replies = yield Ask(REGRESSIONS, _request(left), so_far=lambda: result)
         fits |= _ascended(left, replies, num_rows)
@@ -123,7 +123,7 @@ def _compared(
     return fits, outcome
 
 
-def _left(fits: Fits) -> Fits:
+def _unfinished(fits: Fits) -> Fits:
     """Return the regressions that have not converged."""
     return {key: fit for key, fit in fits.items() if not fit.finished}
 

@@ -296,7 +296,7 @@ def unstable_warning(names: Sequence[str], edges: BoolArray, unstable: BoolArray
 
 
 def tier_warning(graph: CausalGraph | None) -> list[str]:
-    """Say where age, sex and the like come out as effects of what comes later."""
+    """Warn where age, sex and the like are effects of later variables."""
     if graph is None:
         return []
     early = [name for name in graph.names if letters(name) in EARLY]

@@ -381,7 +381,7 @@ def consensus_of_parties(
 
 
 def result_of(options: ADMMOptions, fit: AdmmFit, reason: str = "") -> Result:
-    """Return the graph of a fit, the system of its products, and what to know of it."""
+    """Return the graph of a fit, the system of its products, and warnings."""
     agreement, graph = fit.agreement, fit.graph
     warnings: list[str] = list(fit.warnings)
     if not options.papers:

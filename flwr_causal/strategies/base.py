@@ -92,8 +92,8 @@ class CausalStrategy(FedAvg, Algorithm):
     ----------
     options_type : type of CausalOptions
     options : CausalOptions
-        With what was left to the method filled in. As of Flower's strategies, each is also read as
-        an attribute, unless a method has its name.
+        With the values that were left to the method filled in. As of Flower's strategies, each is
+        also read as an attribute, unless a method has its name.
 
     Raises
     ------
@@ -309,7 +309,7 @@ class CausalStrategy(FedAvg, Algorithm):
         return with_total(agreement, total, self.policy, self._accepts, self._left_open)
 
     def _mended(self, incomplete: Iterable[str]) -> DataError:
-        """Return the error of parties that find missing values themselves, with what is assumed."""
+        """Return the error of parties that find missing values, with the assumptions."""
         return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
 
     @property
@@ -492,7 +492,7 @@ class CausalStrategy(FedAvg, Algorithm):
         """Build the messages of an exchange.
 
         In the ``start`` of a privacy wrapper the first round begins with the schema exchange, and
-        ``arrays`` is filled with what is sent.
+        ``arrays`` is filled with the sent arrays.
         """
         if self._federation is not None and self._stepwise is None:  # in loop.run
             state = self._running

@@ -77,7 +77,7 @@ class JoiningOptions(PartyAsCause, CausalOptions):
         return (*super().parts, PartyAsCause) if self.party_column else super().parts
 
     def settled(self) -> Any:
-        """Return the options with what follows from a column of the parties.
+        """Return the options that follow from a column of the parties.
 
         It is a category, and a root of the graph.
         """

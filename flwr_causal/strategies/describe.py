@@ -306,7 +306,7 @@ class Describe(CausalStrategy):
         return options.minimum_count if options.small_counts == "suppress" else 0
 
     def _corrected(self, below: IntArray, seen: int, parties: int) -> IntArray:
-        """Return counts that each party has rounded down, with what that takes on average."""
+        """Return counts that each party has rounded down, plus the mean loss by rounding."""
         if self._withheld < 2:
             return below
         more = round(parties * (self._withheld - 1) / 2)

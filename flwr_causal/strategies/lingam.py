@@ -208,7 +208,7 @@ class Lingam(CausalStrategy):
         said: Sequence[str],
         ended: bool = False,
     ) -> Result:
-        """Return the graph of the best order so far, and what to know of it."""
+        """Return the graph of the best order so far, its model and warnings."""
         d, masks = problem.num_variables, problem.masks
         order = search.best_order(problem)
         adjacency = problem.adjacency(order)

@@ -194,7 +194,7 @@ def method_checks(
     """Yield the name of each check, and the check: a function without arguments.
 
     A check raises :class:`CheckFailedError`, or :class:`CheckSkippedError` where it has no meaning;
-    that of a fault returns the code of what became of the run. Parameters are those of
+    that of a fault returns the code of the run's outcome. Parameters are those of
     :func:`check_method`.
 
     Examples

@@ -209,7 +209,7 @@ class Spy(Relay):
         self.pairs: list[tuple[RecordDict, Message]] = []
 
     def after(self, messages: list[Message], replies: list[Message]) -> list[Message]:
-        """Keep the replies, each with what was sent to its party."""
+        """Keep the replies, each with the message to its party."""
         contents = {one.metadata.dst_node_id: one.content for one in messages}
         for reply in replies:
             if reply.has_content():

@@ -206,7 +206,7 @@ class Separation(NamedTuple):
         return replace(moments, second=self.of(moments.second)) if self.changes else moments
 
     def masks(self, masks: EdgeMasks) -> EdgeMasks:
-        """Return the masks of edges, shape (m, m), with required edges alone of what leaves."""
+        """Return masks, shape (m, m), in which variables that leave have required edges only."""
         free = ~(self.leaving[:, None] | self.leaving)
         return masks._replace(allowed=masks.allowed & free | masks.required)
 

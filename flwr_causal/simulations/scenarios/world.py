@@ -36,7 +36,7 @@ class AskedEffect:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The tables of a federation, and what is known of their origin.
+    """The tables of a federation, their true graph and test rows.
 
     Parameters
     ----------

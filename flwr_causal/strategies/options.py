@@ -93,7 +93,7 @@ def check_names(strategy: Any, given: Mapping[str, object]) -> None:
 
 
 def parts_of(strategy: Any) -> tuple[type[Part], ...]:
-    """Return the parts that a strategy's options choose, and those of what leaves a party."""
+    """Return the parts that a strategy's options choose, with those about what leaves a party."""
     chosen: tuple[type[Part], ...] = strategy.options.parts
     if sends_counts(strategy):
         return (*chosen, CountedRows)

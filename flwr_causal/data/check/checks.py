@@ -126,7 +126,7 @@ class TableProblem(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(Rule):
+class TableRule(Rule):
     """A rule for what makes tables unusable.
 
     What it finds has the fields of its words and its remedy, and may have those of
@@ -199,11 +199,11 @@ class Findings:
         asked = [
             one
             for one in rules
-            if not isinstance(one, Problem) or one.choice(self.policy) != "keep"
+            if not isinstance(one, TableRule) or one.choice(self.policy) != "keep"
         ]
         for rule, fields in found_by(asked, {"policy": self.policy, **facts}):
             one = {"name": facts.get("name"), **fields}
-            if not isinstance(rule, Problem):
+            if not isinstance(rule, TableRule):
                 self.warnings.append(rule.words.format(**one))
             elif rule.choice(self.policy) == "drop":
                 self.dropped[one["name"]] = rule.why.format(**one)
@@ -960,14 +960,14 @@ OF_ROWS: tuple[Rule, ...] = (
             if report.dropped_rows
         ],
     ),
-    Problem(
+    TableRule(
         "{count} left after dropping {lost} of {all} rows with missing or infinite values, {worst} "
         "of them in this column",
         remedy="{needed}: fill values in, or remove the column",
         finds=lambda reports, policy: _few_rows(reports, policy, dropped=True),
         settings={"missing_values": ("em", "keep")},
     ),
-    Problem(
+    TableRule(
         "the table has {count}",
         remedy="{needed}: add rows, or leave this party out",
         finds=lambda reports, policy: _few_rows(reports, policy, dropped=False),
@@ -996,7 +996,7 @@ OF_TABLES: tuple[Rule, ...] = (
             if hiding
         ],
     ),
-    Problem(
+    TableRule(
         "all steps are under a perturbation, so that the level without one is unknown",
         remedy="give unperturbed steps too, or use center='series'",
         finds=lambda reports: [
@@ -1005,7 +1005,7 @@ OF_TABLES: tuple[Rule, ...] = (
             if sizes and not any(sizes)
         ],
     ),
-    Problem(
+    TableRule(
         f"{{count}}{SAME_NAME}",
         remedy="rename or remove all but one",
         finds=lambda reports: [
@@ -1017,39 +1017,39 @@ OF_TABLES: tuple[Rule, ...] = (
 )
 
 OF_LACKED: tuple[Rule, ...] = (
-    Problem(
+    TableRule(
         "missing, but there at {there}",
         remedy=f"{{hint}}, {_JOIN}",
         finds=lambda reports, columns, lacked: _not_shared(reports, columns, lacked, missing=True),
     ),
-    Problem(
+    TableRule(
         "not in the table of {there}",
         remedy=f"{{hint}}, {_JOIN}",
         finds=lambda reports, columns, lacked: _not_shared(reports, columns, lacked, missing=False),
     ),
 )
 
-MIXTURE = Problem(
+MIXTURE = TableRule(
     "holds {kind}, but {there}",
     remedy="make it the same everywhere ({why}){ways}",
     finds=_mixture,
 )
 OF_TEXTS: tuple[Rule, ...] = (
-    Problem(
+    TableRule(
         "not numeric, it holds {kind}",
         remedy="{remedy}",
         finds=_texts,
         option="text_columns",
         why="not numeric at {where}",
     ),
-    Problem(
+    TableRule(
         "holds {kind}, and the option numbers names it",
         remedy="{remedy}",
         finds=lambda name, filled, policy, texts: _kept_texts(
             filled, policy, texts * (name in policy.number_names), declared=True
         ),
     ),
-    Problem(
+    TableRule(
         "holds {kind}, but {there}",
         remedy="make it the same everywhere",
         finds=lambda name, filled, policy, texts: _kept_texts(
@@ -1059,7 +1059,7 @@ OF_TEXTS: tuple[Rule, ...] = (
 )
 
 OF_VALUES: tuple[Rule, ...] = (
-    Problem(
+    TableRule(
         MISSING,
         remedy=f"{_FILL_IN}; moments and fedges use them, with 'em'",
         finds=lambda holders, policy: [
@@ -1069,7 +1069,7 @@ OF_VALUES: tuple[Rule, ...] = (
         ],
         settings=GAPS,
     ),
-    Problem(
+    TableRule(
         INFINITE,
         remedy=_FILL_IN,
         finds=lambda holders, policy: [
@@ -1079,7 +1079,7 @@ OF_VALUES: tuple[Rule, ...] = (
         ],
         settings={"missing_values": ("drop",)},
     ),
-    Problem(
+    TableRule(
         f"values so large that sums overflow (sums of squares above {LARGEST:g})",
         remedy="give the column a larger unit",
         finds=lambda holders: [
@@ -1088,7 +1088,7 @@ OF_VALUES: tuple[Rule, ...] = (
             if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5
         ],
     ),
-    Problem(
+    TableRule(
         f"values so small that sums lose them (sums of squares below {SMALLEST:g})",
         remedy="rescale it: give the column a smaller unit, the same at all parties",
         finds=lambda holders, reports, policy: [
@@ -1100,7 +1100,7 @@ OF_VALUES: tuple[Rule, ...] = (
 )
 
 #: Of the column of the parties, whose states are their names.
-PARTIES = Problem(
+PARTIES = TableRule(
     "its states are the names of the parties with rows, of which there are {count}",
     remedy="leave party_column out, which needs 2 to {most}",
     finds=lambda names, policy: [
@@ -1108,13 +1108,13 @@ PARTIES = Problem(
     ][: not 1 < len(names) <= policy.max_states],
 )
 
-REPEATED = Problem(
+REPEATED = TableRule(
     "{count} states for {rows} rows in all, so that no value occurs twice",
     remedy="{remedy}",
     finds=_repeated,
 )
 OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
-    Problem(
+    TableRule(
         f"holds {WORDS['other']}, so that it has no states",
         remedy="{remedy}",
         finds=lambda name, filled: [
@@ -1127,7 +1127,7 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
             if column.kind == "other" and not any(one.is_number for one in filled.values())
         ],
     ),
-    Problem(
+    TableRule(
         "holds booleans, but numbers at {there}",
         remedy="make it the same everywhere: True and 1 are different states",
         finds=lambda filled: [
@@ -1137,20 +1137,20 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
             if numbers and column.kind == "boolean"
         ],
     ),
-    Problem(
+    TableRule(
         NO_VALUE,
         remedy="remove it",
         finds=lambda name, of: [{"settings": excluded(name), "assumable": False}][
             : of.are == "empty"
         ],
     ),
-    Problem(
+    TableRule(
         "{what}",
         remedy="{remedy}",
         title="... different values, more than max_states=...",
         finds=_hidden,
     ),
-    Problem(
+    TableRule(
         "{count} different values in all, more than max_states={most}",
         remedy="{remedy}",
         finds=lambda name, policy, of: [
@@ -1162,7 +1162,7 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
             }
         ][: of.are == "many"],
     ),
-    Problem(
+    TableRule(
         "constant, one state in all rows",
         remedy="remove it, leave such columns out with constant_columns='drop'{kept}",
         finds=lambda policy, of: [
@@ -1177,7 +1177,7 @@ OF_STATES_OF_A_COLUMN: tuple[Rule, ...] = (
     ),
 )
 
-CONSTANT = Problem(
+CONSTANT = TableRule(
     "constant, one value in all rows",
     remedy="remove it, or leave such columns out with constant_columns='drop'",
     finds=lambda constancy: [{}][: constancy.at == "one"],
@@ -1186,7 +1186,7 @@ CONSTANT = Problem(
     why="constant over all parties",
 )
 OF_CONSTANTS: tuple[Rule, ...] = (
-    Problem(
+    TableRule(
         NO_VALUE,
         remedy="remove it",
         finds=lambda name, policy, constancy: (
@@ -1223,7 +1223,7 @@ OF_CONSTANTS: tuple[Rule, ...] = (
     CONSTANT,
 )
 
-COPIES = Problem(
+COPIES = TableRule(
     "the same values as column {first!r} in all rows",
     remedy="remove one of them, or leave copies out with duplicate_columns='drop'",
     finds=_copies,
@@ -1266,7 +1266,7 @@ OF_STATES: tuple[Rule, ...] = (
     ),
 )
 
-NOTHING = Problem(
+NOTHING = TableRule(
     "no column is left to train on: {left_out}",
     remedy="give the parties columns of the same names with numbers in them",
     finds=lambda dropped: [
@@ -1275,7 +1275,7 @@ NOTHING = Problem(
 )
 
 #: Columns that an option may leave out, as they seem to name the rows.
-NAMING = Problem(
+NAMING = TableRule(
     NAMES_ROWS,
     remedy="leave it out, or name it in the option for its role",
     finds=lambda naming: [{"name": name, "settings": excluded(name)} for name in naming],

@@ -5,6 +5,16 @@ A page has lines that stand for tables, which the manual's build puts there (too
 NAME -->`` for a table without its title and its text, ``<!-- worlds PATTERN ... -->`` for one that
 shows where each method breaks, and ``<!-- paper NAME -->`` for the figures and tables of a paper,
 as results/papers.toml lists them.
+
+``flwr-causal reproduce NAME --output-dir DIR`` writes ``DIR/figures.csv``: means, standard errors,
+numbers of runs, the paper's figures, and in its head command, date, machine, versions, seeds. A
+sweep may be divided over machines: copy their directories ``cells`` into one and give the command
+again, which computes only what is missing. ``python -m benchmarks adopt DIR ...`` copies the files
+to benchmarks/results/NAME.csv. Points of lines that the sweep did not compute keep their figures,
+with a note of their command; a line whose settings change needs another label. ``--machine TEXT``
+replaces the files' entry of the machine. A result whose name fits no line of a page is reported.
+Further lines ``# note: ...`` and ``# remark: ...`` in the head of a file are shown above and below
+its table, and go when the file is replaced.
 """
 
 import fnmatch

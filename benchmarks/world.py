@@ -36,7 +36,7 @@ class AskedEffect:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The tables of a federation, and what is known of their origin.
+    """The tables of a federation, their true graph and test rows.
 
     Parameters
     ----------
@@ -52,6 +52,15 @@ class World:
         The true graph of each party, where they differ.
     asked : AskedEffect or None
         The effect that the data are about.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from benchmarks.world import World
+    >>> tables, weights = federated_linear(3, 60, 2)
+    >>> World(tables, CausalGraph(("x0", "x1", "x2"), weights)).truth.kind
+    'dag'
     """
 
     parties: list[Any]
@@ -89,6 +98,13 @@ class LineResult:
         Exchanges, bytes and whatever else is a number and no metric of the graph.
     shared_seconds : float
         CPU seconds of work that was done for another line before.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from benchmarks.world import LineResult
+    >>> LineResult(graphs=(CausalGraph(("x", "y"), [[0, 1], [0, 0]]),)).graphs[0].names
+    ('x', 'y')
     """
 
     graphs: tuple[CausalGraph, ...] = ()

@@ -279,7 +279,7 @@ def check(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Look at tables, and at what each method says of them.
+    """Check tables, and list which methods accept them.
 
     With -o dictionary=FILE it first shows the rows and values that do not fit the dictionary.
 

@@ -27,6 +27,15 @@ class CausalError(Exception):
     assumed : tuple of str
         A line for each of these settings, where they mend all and the run's options leave the
         choice to the method; the run then goes on with them. Empty otherwise.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalError, simulate
+    >>> try:
+    ...     simulate("no-such-method", ["north.csv"])
+    ... except CausalError as error:
+    ...     print(type(error).__name__)
+    ConfigError
     """
 
     outcome: object | None = None
@@ -35,19 +44,55 @@ class CausalError(Exception):
 
 
 class DataError(CausalError):
-    """Something is wrong with a party's data; the message names party, column and remedy."""
+    """Something is wrong with a party's data; the message names party, column and remedy.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal import DataError, simulate
+    >>> try:
+    ...     simulate("moments", [pd.DataFrame({"x": [1.0, None, 2.0]})], missing_values="fail")
+    ... except DataError as error:
+    ...     print("x" in str(error), dict(error.settings))
+    True {'missing_values': 'em'}
+    """
 
 
 class ConfigError(CausalError):
-    """An option is unknown, of the wrong type, or contradicts another one."""
+    """An option is unknown, of the wrong type, or contradicts another one.
+
+    Examples
+    --------
+    >>> from flwr_causal import ConfigError
+    >>> from flwr_causal.strategies import Moments
+    >>> try:
+    ...     Moments(threshold=-1)
+    ... except ConfigError as error:
+    ...     print("threshold" in str(error))
+    True
+    """
 
 
 class FederationError(CausalError):
-    """The federation could not finish: too few parties, failing clients, a lost connection."""
+    """The federation could not finish: too few parties, failing clients, a lost connection.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalError, FederationError
+    >>> issubclass(FederationError, CausalError)
+    True
+    """
 
 
 class DeadlineError(FederationError):
-    """The server's own work between two exchanges took longer than ``server_timeout`` allows."""
+    """The server's own work between two exchanges took longer than ``server_timeout`` allows.
+
+    Examples
+    --------
+    >>> from flwr_causal.errors import DeadlineError, FederationError
+    >>> issubclass(DeadlineError, FederationError)
+    True
+    """
 
 
 # A party's error reaches the server as text that holds the class's name: by these two names the
@@ -79,6 +124,13 @@ class PolicyError(ConfigError):
         The name of the rule.
     details : str
         For the party's own log.
+
+    Examples
+    --------
+    >>> from flwr_causal.errors import PolicyError
+    >>> error = PolicyError("methods", "moments is not in the list")
+    >>> error.rule, "moments" in str(error)  # the details are for the party's log alone
+    ('methods', False)
     """
 
     def __init__(self, rule: str, details: str) -> None:

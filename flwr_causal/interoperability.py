@@ -103,6 +103,14 @@ def to_dagitty(graph: CausalGraph) -> str:
     ------
     DataError
         If the graph has lags, or a name has a quotation mark.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.interoperability import from_dagitty, to_dagitty
+    >>> graph = CausalGraph(("dose", "effect"), [[0, 1.0], [0, 0]])
+    >>> from_dagitty(to_dagitty(graph)).edges()
+    [('dose', 'effect', 1.0)]
     """
     _without_lags(graph, "dagitty")
     _refuse_names(graph.names, '"', "dagitty")
@@ -132,6 +140,12 @@ def from_dagitty(text: str) -> CausalGraph:
     DataError
         If the text is of another kind or form, has hidden variables, or an edge of a kind that the
         graph cannot have.
+
+    Examples
+    --------
+    >>> from flwr_causal.interoperability import from_dagitty
+    >>> from_dagitty("dag { age -> dose -> risk }").edges()
+    [('age', 'dose', 1.0), ('dose', 'risk', 1.0)]
     """
     form = r'\s*(dag|pdag|digraph|mag|pag)\s*(?:"[^"]*"|\w+)?\s*\{(.*)\}\s*$'
     opened = re.match(form, text, re.DOTALL)
@@ -244,6 +258,13 @@ def to_bnlearn(graph: CausalGraph) -> str:
     DataError
         If the graph has lags or undirected edges or is a summary graph, or a name has one of the
         characters ``[ ] | :``.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.interoperability import to_bnlearn
+    >>> to_bnlearn(CausalGraph(("dose", "effect"), [[0, 2.0], [0, 0]]))
+    '[dose][effect|dose]'
     """
     _without_lags(graph, "a model string")
     if graph.kind != "dag":
@@ -264,6 +285,12 @@ def from_bnlearn(text: str) -> CausalGraph:
     ------
     DataError
         If the text has another form, or names a parent that is no variable.
+
+    Examples
+    --------
+    >>> from flwr_causal.interoperability import from_bnlearn
+    >>> from_bnlearn("[dose][effect|dose]").edges()
+    [('dose', 'effect', 1.0)]
     """
     if not re.fullmatch(r"\s*(?:\[[^\[\]|]+(?:\|[^\[\]|]+)?\]\s*)+", text):
         raise DataError(f"{text!r} is no model string: expected the form [a][b][c|a:b]")
@@ -285,6 +312,14 @@ def to_gml(graph: CausalGraph) -> str:
     """Return a graph as GML text, which DoWhy's ``CausalModel(graph=...)`` takes.
 
     Nodes have the attribute ``label``, edges those of ``CausalGraph.to_networkx``.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.interoperability import from_gml, to_gml
+    >>> graph = CausalGraph(("dose", "effect"), [[0, 1.0], [0, 0]])
+    >>> from_gml(to_gml(graph)).edges()
+    [('dose', 'effect', 1.0)]
     """
     return "\n".join(nx.generate_gml(graph.to_networkx())) + "\n"
 
@@ -296,6 +331,13 @@ def from_gml(text: str) -> CausalGraph:
     ------
     DataError
         If the text is not GML, or ``CausalGraph.from_networkx`` refuses the graph.
+
+    Examples
+    --------
+    >>> from flwr_causal.interoperability import from_gml
+    >>> nodes = 'node [ id 0 label "dose" ] node [ id 1 label "effect" ]'
+    >>> from_gml(f"graph [ directed 1 {nodes} edge [ source 0 target 1 ] ]").edges()
+    [('dose', 'effect', 1.0)]
     """
     try:
         graph = nx.parse_gml(text)
@@ -316,6 +358,14 @@ def to_causal_learn(graph: CausalGraph) -> Any:
         If the graph has lags or is a summary graph.
     ImportError
         If causal-learn is not installed.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.interoperability import to_causal_learn
+    >>> graph = CausalGraph(("dose", "effect"), [[0, 1.0], [0, 0]])
+    >>> to_causal_learn(graph).get_node_names()
+    ['dose', 'effect']
     """
     from causallearn.graph.Edge import Edge
     from causallearn.graph.Endpoint import Endpoint
@@ -352,6 +402,14 @@ def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
     ------
     DataError
         If an edge has another mark.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.interoperability import from_causal_learn, to_causal_learn
+    >>> graph = CausalGraph(("dose", "effect"), [[0, 1.0], [0, 0]])
+    >>> from_causal_learn(to_causal_learn(graph)).edges()
+    [('dose', 'effect', 1.0)]
     """
     names = tuple(str(name) for name in graph.get_node_names())
     # Its matrix has at [i, j] the mark at i's end of the edge: -1 a tail, 1 an arrow head.
@@ -388,6 +446,13 @@ def to_tigramite(graph: CausalGraph) -> dict[str, NDArray[Any]]:
     ------
     DataError
         If the graph is a PAG or a summary of lags.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.interoperability import to_tigramite
+    >>> to_tigramite(CausalGraph(("dose", "effect"), [[0, 1.0], [0, 0]]))["graph"][:, :, 0].tolist()
+    [['', '-->'], ['<--', '']]
     """
     d = len(graph.names)
     if graph.marks is not None:
@@ -432,6 +497,14 @@ def from_tigramite(
     ------
     DataError
         If an edge has another mark, such as ``"x-x"`` or ``"<->"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.interoperability import from_tigramite
+    >>> marks = np.array([["", "-->"], ["<--", ""]])[:, :, None]
+    >>> from_tigramite({"graph": marks}, ("dose", "effect")).edges()
+    [('dose', 'effect', 1.0)]
     """
     marks = np.asarray(results["graph"])
     values = np.asarray(results.get("val_matrix", np.ones(marks.shape)), dtype=np.float64)
@@ -467,6 +540,13 @@ def to_pgmpy(network: BayesianNetwork | LinearModel | BlockModel) -> Any:
         pgmpy has not; or if it is of rows with given values.
     ImportError
         If pgmpy is not installed.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.discrete import random_network
+    >>> from flwr_causal.interoperability import to_pgmpy
+    >>> to_pgmpy(random_network(3, seed=0)).check_model()
+    True
     """
     found = network.as_one_kind() if hasattr(network, "as_one_kind") else network
     if found.can("covariance"):
@@ -525,6 +605,14 @@ def from_pgmpy(network: Any) -> BayesianNetwork:
     ------
     DataError
         If a variable has no table, or the tables do not fit together.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.discrete import random_network
+    >>> from flwr_causal.interoperability import from_pgmpy, to_pgmpy
+    >>> network = random_network(3, seed=0)
+    >>> from_pgmpy(to_pgmpy(network)).names == network.names
+    True
     """
     names = [str(node) for node in network.nodes()]
     tables = {str(cpd.variable): cpd for cpd in network.get_cpds()}
@@ -590,6 +678,13 @@ def to_spflow(circuit: Circuit) -> Any:
         If the circuit has other leaves.
     ImportError
         If SPFlow is not installed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.interoperability import to_spflow
+    >>> from flwr_causal.solvers import learn_spn
+    >>> module = to_spflow(learn_spn(pd.DataFrame({"rain": ["no", "yes"] * 20})))
     """
     import torch
     from spflow.modules import leaves, products, sums

@@ -3,7 +3,18 @@
     python tools/release.py          # builds and checks; changes nothing but dist/
     python tools/release.py --tag    # and sets the tag, which is pushed by hand
 
-The version is that of pyproject.toml. Needs ``pip install -e ".[release]"``.
+The version is that of pyproject.toml and nowhere else. Needs ``pip install -e ".[release]"``. The
+changelog needs a section of this version; run ``.ci/nightly`` before. The checks: the wheel has no
+tests and no data and works in an empty environment, and Flower's bundle (FAB) has only what nodes
+need (``fab-exclude`` in pyproject.toml; a test compares it with what the apps import).
+
+Versions follow SemVer: what the README, docs/ and public docstrings name is public, and before 1.0
+the second number counts as the first. To remove or rename a public name, an option or a key: in one
+release the old one still works, warns with ``DeprecationWarning`` (an option: a warning of the run)
+what replaces it and in which version it goes, and is in the changelog under "Deprecated"; the next
+release with another second number may remove it. What was never in a release is renamed without
+that. Contracts have no old form: server and parties run the same version, which the schema exchange
+checks. A saved run is readable by all later versions.
 """
 
 import re
@@ -41,7 +52,7 @@ def check_repository(version: str) -> None:
     require(not run("git", "status", "--porcelain"), "there are changes that are not committed.")
     require(not run("git", "tag", "--list", f"v{version}"), f"the tag v{version} exists.")
     heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
-    require(version in heads, f"CHANGELOG.md has no section '## {version}' (rename 'Unreleased').")
+    require(version in heads, f"CHANGELOG.md has no section '## {version}'.")
 
 
 def build() -> tuple[Path, Path, Path]:

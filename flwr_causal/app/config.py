@@ -457,7 +457,7 @@ def checked_config(
 
 
 def _same_dictionary(digest: str, earlier: Path) -> str:
-    """Return what is said of a dictionary that the repeated run had, too."""
+    """Return the note that a dictionary is that of the repeated run."""
     kept = Run.load(earlier).config.get(DIGEST) or ""
     if digest != kept:
         one, other = (f"the dictionary {found}" if found else "none" for found in (digest, kept))

@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class Catalogue(Mapping[str, T]):
-    """Things of one kind by name: the package's own, then those that other packages declare.
+    """Registry by name: what this package has, then what installed packages declare.
 
     Parameters
     ----------
     own : collection of str
-        Names of the package's own.
+        Names of this package's entries.
     kind : str
         The kind; the group of entry points is ``flwr_causal.`` and its plural.
     get : callable
-        Returns the thing of a name; it is called at each look-up.
+        Returns the entry of a name; it is called at each look-up.
     """
 
     def __init__(self, own: Collection[str], kind: str, get: Callable[[str], T]) -> None:

@@ -95,6 +95,14 @@ class Source:
     own_map : Path, optional
         The file of a simulated party's names, codes and units, for runs with a dictionary; of a
         node its configuration names it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.clients import Source
+    >>> table = pd.DataFrame({"x": [1.0, 2.0]})
+    >>> Source("north", lambda: table).read().shape
+    (2, 1)
     """
 
     name: str
@@ -166,6 +174,14 @@ class Memory:
     ----------
     arrays : dict of str to ndarray
     numbers : dict of str to int, float or str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.clients.base import Memory
+    >>> memory = Memory(arrays={"weights": np.zeros(3)}, numbers={"step": 2})
+    >>> memory.numbers["step"]
+    2
     """
 
     arrays: Arrays
@@ -211,6 +227,12 @@ class CausalClient(NumPyClient):
     ConfigError
         When a subclass is defined that has no method for an exchange of its contract, or marks one
         that has the name of something else of this base.
+
+    Examples
+    --------
+    >>> from flwr_causal.clients import CausalClient, MomentsClient
+    >>> issubclass(MomentsClient, CausalClient), MomentsClient.contract.method
+    (True, 'moments')
     """
 
     contract: ClassVar[Contract]

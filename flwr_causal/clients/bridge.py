@@ -169,6 +169,15 @@ def client_app(
     ------
     ConfigError
         Naming an argument that is of another type.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.clients import MomentsClient, Source, client_app
+    >>> table = pd.DataFrame({"x": [1.0, 2.0, 4.0], "y": [2.0, 4.0, 7.0]})
+    >>> app = client_app(MomentsClient, lambda context: Source("north", lambda: table))
+    >>> callable(app)  # the app of each node, also of ``LocalGrid``
+    True
     """
     check_argument("client_app", "clients", clients, _CLIENTS)
     check_argument("client_app", "source", source, _FINDS)
@@ -767,7 +776,7 @@ def _replay(
     requests: Sequence[Request],
     config: Mapping[str, Any],
 ) -> Answer:
-    """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
+    """Rebuild the client's memory by repeating earlier requests; send none of the replies."""
     common = {name: value for name, value in config.items() if name != "requests"}
     # Where the reply to an earlier attempt was lost, the memory is there already.
     context = client.context

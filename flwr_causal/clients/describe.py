@@ -210,11 +210,11 @@ class DescribeClient(CausalClient):
         np.fill_diagonal(gaps, lacking)
         return {
             "places": places,
-            "states": np.concatenate([*map(self._told, states), np.zeros(0, np.int64)]),
+            "states": np.concatenate([*map(self._without_withheld, states), np.zeros(0, np.int64)]),
             "gaps": gaps.astype(np.int64),
         }
 
-    def _told(self, counts: IntArray) -> IntArray:
+    def _without_withheld(self, counts: IntArray) -> IntArray:
         """Return the counts of one table without those that the run withholds."""
         least = self.setup.small.withheld
         return np.where(withheld(counts, least), 0, counts) if least else counts
@@ -290,7 +290,7 @@ class DescribeClient(CausalClient):
         """Return the rows of each category times the distance of what the party told of it."""
         ends = np.cumsum([len(one) for one in states])[:-1]
         parts = np.split(shares, ends) if states else []
-        told = map(self._told, states)
+        told = map(self._without_withheld, states)
         return [
             float(np.abs(own - own.sum() * share).sum() / 2)
             for own, share in zip(told, parts, strict=True)

@@ -76,7 +76,9 @@ class DesignClient(InterventionClient, SeriesClient):
             return every[np.concatenate(kept)]
         if order in (None, self.order):
             return every[self.kept_rows(policy)[:, 0]]
-        return np.concatenate(self._drawn([every[one.rows[order:]] for one in self.series()]))
+        return np.concatenate(
+            self._resampled_rows([every[one.rows[order:]] for one in self.series()])
+        )
 
     def products_by_set(
         self, designs: Iterable[FloatArray], places: IntArray | None = None, count: int = 1

@@ -341,9 +341,9 @@ class FedGESClient(ColumnsClient):
         return TableGains(table, self.options.score, self.options.equivalent_sample_size)
 
     def _rows(self, asked: Asked) -> Cache | SeenRows:
-        """Return what answers on sums are computed from: all rows, completed where they have gaps.
+        """Return the rows that are counted; missing cells are completed by the network.
 
-        Before there is a network to complete them by, the rows that have the columns of a set.
+        Without a network yet: the rows that have all columns of a set.
         """
         if self.setup.policy.missing_values != "em":
             return self._cached(asked)

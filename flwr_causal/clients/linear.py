@@ -180,17 +180,19 @@ class SeriesClient(LinearClient):
     def series_of_rows(self) -> IntArray:
         """Return the number of each row's series, shape (n_k,)."""
         windows = self._windows(self.setup.policy, self.order)
-        return np.concatenate(self._drawn([np.full(len(w), k) for k, w in enumerate(windows)]))
+        return np.concatenate(
+            self._resampled_rows([np.full(len(w), k) for k, w in enumerate(windows)])
+        )
 
     def kept_rows(self, policy: Policy) -> IntArray:
         """Return the positions of the steps t, t - 1, ..., t - p of each row of the design."""
         if self.order == 0:
             return super().kept_rows(policy)
-        return np.concatenate(self._drawn(self._windows(policy, self.order)))
+        return np.concatenate(self._resampled_rows(self._windows(policy, self.order)))
 
     def steps_of_rows(self, order: int) -> IntArray:
         """Return the positions of the steps of each row with ``order`` lags, (rows, 1 + order)."""
-        return np.concatenate(self._drawn(self._windows(self.setup.policy, order)))
+        return np.concatenate(self._resampled_rows(self._windows(self.setup.policy, order)))
 
     def _windows(self, policy: Policy, order: int) -> list[IntArray]:
         """Return the positions of the steps of each row, by series, (rows, 1 + order) each."""
@@ -201,7 +203,7 @@ class SeriesClient(LinearClient):
         """Return the source of a replicate's rows; steps of series are drawn with their lags."""
         return self.source if self.order else super().resampled(draw)
 
-    def _drawn(self, rows: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    def _resampled_rows(self, rows: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the rows of series; in a replicate blocks of them, as one."""
         if self.draw is None:
             return list(rows)
@@ -213,7 +215,7 @@ class SeriesClient(LinearClient):
         In a replicate these are as many rows, drawn from all of them in blocks, in one array.
         """
         setup = self.setup
-        rows = self._drawn(centered_rows(series, order, setup.mean, self.centering))
+        rows = self._resampled_rows(centered_rows(series, order, setup.mean, self.centering))
         scale = np.tile(sent_design(setup).scale, 1 + order)
         return [one / scale for one in rows]
 
@@ -229,6 +231,6 @@ class SeriesClient(LinearClient):
         series, order = self.series(), self.order if order is None else order
         rows = np.concatenate(self.designs(series, order))
         if self.options.center == "phase":
-            marks = self._drawn([perturbed_rows(one, order) for one in series])
+            marks = self._resampled_rows([perturbed_rows(one, order) for one in series])
             rows = np.column_stack([1.0 - np.concatenate(marks), rows])
         yield rows

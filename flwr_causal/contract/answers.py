@@ -27,6 +27,15 @@ class Asked:
         Of the exchange in this run, from 1 on.
     values : mapping of str to ndarray, number or text
         By the names of ``exchange.sends``, with the further values of ``start(train_config=...)``.
+
+    Examples
+    --------
+    >>> from flwr_causal.clients import Asked
+    >>> from flwr_causal.protocol import Exchange, Sent
+    >>> exchange = Exchange("step", "a step", sends=(Sent("size", "of the step"),))
+    >>> asked = Asked(exchange, number=3, values={"size": 0.5})
+    >>> asked["size"], asked.number
+    (0.5, 3)
     """
 
     exchange: Exchange
@@ -52,6 +61,19 @@ def answers(*exchanges: Exchange) -> Callable[[Handler], Handler]:
     ------
     ConfigError
         If something else than exchanges is given.
+
+    Examples
+    --------
+    >>> from flwr_causal.clients import CausalClient, answers
+    >>> from flwr_causal.protocol import Contract, Disclosure, Exchange
+    >>> array = Disclosure("mean", "of each column", ("d",), combine="mean")
+    >>> mean = Exchange("mean", "means", returns=(array,))
+    >>> class MeanClient(CausalClient):
+    ...     contract = Contract("average", (mean,))
+    ...
+    ...     @answers(mean)
+    ...     def means(self, asked):
+    ...         return {"mean": self.rows().mean(axis=0)}
     """
     check_argument("@answers", "exchanges", exchanges, tuple_of(Exchange, "Exchange"))
 

@@ -101,6 +101,12 @@ class Sent:
     parts : str, default ""
         Of an array that holds several lists, one after the other: the name of the array of their
         lengths. Each list is ascending, without an entry twice, or holds the edges of a ``"dag"``.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Sent
+    >>> Sent("step", "a number").shape is None, Sent("start", "the first graph", ("d", "d")).shape
+    (True, ('d', 'd'))
     """
 
     name: str
@@ -173,6 +179,13 @@ class Disclosure:
         If an argument is of another type; if the shape contains the number of rows and ``rows``
         does not say so in words, or values other than an ``"index"`` and a ``"dag"`` have the bound
         ``below``.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Disclosure
+    >>> counts = Disclosure("counts", "of rows by state", ("states",), "count", "sum")
+    >>> counts.values, counts.combine
+    ('count', 'sum')
     """
 
     name: str
@@ -277,6 +290,18 @@ class Exchange:
     ConfigError
         If some of what returns is averaged and some is not, a plain number is averaged, a
         ``"dag"`` is no square matrix, or two things have one name.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Disclosure, Exchange, Sent
+    >>> squares = Exchange(
+    ...     "squares",
+    ...     "squared distances from a point",
+    ...     sends=(Sent("point", "where from", ("d",)),),
+    ...     returns=(Disclosure("sum", "of squares", ("d",), "non-negative", "sum"),),
+    ... )
+    >>> [item.name for item in squares.returns]
+    ['sum']
     """
 
     name: str

@@ -29,6 +29,13 @@ class Answers(SingleThreaded):
     """Base of fitted models: says which questions a model answers.
 
     Subclasses say what they are called (``KIND``), and in `_lacks` what one of their answers lacks.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.discrete import random_network
+    >>> network = random_network(3, seed=0)
+    >>> network.can("do"), network.can("response")
+    (True, False)
     """
 
     KIND: ClassVar[str]

@@ -1,4 +1,17 @@
-"""Decorators of compiled functions (numba's, with the machine code cached), and bit operations."""
+"""Decorators of compiled functions (numba's, with the machine code cached), and bit operations.
+
+Loops over rows and graphs are compiled: :func:`compiled` on small functions of arrays, with named
+tuples of arrays for state; :func:`compiled_in_place` where the caller brings all arrays, which
+compiles in less time. A literal 0 as an argument is a type of its own to numba and compiles the
+callee again: write ``np.int64(0)``.
+
+The machine code is kept in ``__pycache__``, or in numba's cache directory if that cannot be
+written (``NUMBA_CACHE_DIR`` names another one). A function is compiled again when its own file
+changes, not when a function that it calls changes in another file: after editing a kernel that
+others call, run ``find flwr_causal -name "*.nb[ic]" -delete``. The first call in an environment
+logs that it compiles. Only the modules that need numba or torch import them, so that nodes of
+other methods start faster.
+"""
 
 from __future__ import annotations
 

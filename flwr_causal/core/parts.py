@@ -4,6 +4,29 @@ A part is a dataclass of the options that belong to it. The class of a method's 
 parts, and says by ``parts`` which of them the values choose. A value of an option, or a part, may
 need something of the run, which :data:`WORDS` name; a part says what it gives. The run gives what
 all chosen parts give.
+
+To add an option, declare one field in the part that it belongs to, with its meaning in the
+docstring, and use it. An option of all settings is a field of the method's class of options. Its
+type is checked from the annotation, a number by the bounds of its field
+(``bounded(0.3, least=0)``); ``settled`` of the options fills in what is left to the method.
+
+- A part says by ``text`` how it is chosen, and by ``gives`` which words hold with it:
+  ``gives = all_but("folds", "median")``.
+- A value says what it needs: ``option("auto", needs={"held-out": ("folds",)})``, or
+  ``option(1.0, needs="sample")`` for all values but the default. Where no single option has the
+  value, a part has ``needs``.
+- The property ``parts`` of the options returns the parts that the values choose. It is the one
+  place that reads values to choose.
+
+:func:`check_parts` refuses another value than the default of an option whose part is not chosen,
+and a value that needs what a chosen part does not give, with the name, the value and the remedy.
+``validate`` checks only what is within one subject, such as a first and a last time. Do not add a
+word for one pair of options where another word says it.
+
+Give a new option a value in ``tests/strategies/test_option_effects.py``, which walks all options
+in all modes: a value changes the run, or is refused. ``tests/strategies/test_pairs.py`` walks all
+pairs and follows the remedies. An option that clients need is also a field of the contract's class
+of options (``protocol/options.py``). ``python -m flwr_causal.app.pages`` then writes its keys.
 """
 
 from __future__ import annotations
@@ -192,7 +215,7 @@ def unowned(options: Any, chosen: Sequence[type[Part]]) -> list[Misfit]:
     """Return the options of parts that are not chosen and differ from their defaults."""
     return [
         Misfit(name, getattr(options, name), "left out", owner=" or ".join(o.text for o in owners))
-        for name, owners in _of(options).owners.items()
+        for name, owners in _facts(options).owners.items()
         if _differs(options, name) and not _has(chosen, owners)
     ]
 
@@ -209,7 +232,7 @@ def unmet(options: Any, chosen: Sequence[type[Part]]) -> list[Misfit]:
         if part.needs - given:
             changed = (one for one in part.chosen_by if _differs(options, one))
             name = next(changed, part.chosen_by[0])
-            instead = part.instead or _shown(_of(options).defaults[name])
+            instead = part.instead or _shown(_facts(options).defaults[name])
             found.append(_misfit(options, name, instead, part.needs - given, chosen))
     return found
 
@@ -266,7 +289,7 @@ def _about(kind: type) -> _About:
     return _About(wanted, defaults, owners, {name: one for name, one in needs.items() if one})
 
 
-def _of(options: Any) -> _About:
+def _facts(options: Any) -> _About:
     return _about(type(options))  # type: ignore[arg-type]
 
 
@@ -276,13 +299,13 @@ def _has(chosen: Iterable[type[Part]], owners: tuple[type[Part], ...]) -> bool:
 
 def _differs(options: Any, name: str) -> bool:
     """Whether a value is not the default; what is open is "fail" where nothing is decided."""
-    value, default = getattr(options, name), _of(options).defaults[name]
+    value, default = getattr(options, name), _facts(options).defaults[name]
     return bool(value != default and (value, default) != ("fail", "auto"))
 
 
 def _needs(options: Any) -> Iterable[tuple[str, frozenset[str]]]:
     """Return the options whose values need something, with what they need."""
-    for name, needs in _of(options).needs.items():
+    for name, needs in _facts(options).needs.items():
         value = getattr(options, name)
         if not isinstance(needs, Mapping):
             if _differs(options, name):
@@ -293,7 +316,7 @@ def _needs(options: Any) -> Iterable[tuple[str, frozenset[str]]]:
 
 def _instead(options: Any, name: str, given: frozenset[str]) -> str:
     """Return the values of an option that need nothing which is not given, in words."""
-    about = _of(options)
+    about = _facts(options)
     needs = about.needs[name]
     if not isinstance(needs, Mapping):
         return _shown(about.defaults[name])

@@ -44,6 +44,13 @@ def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[p
         Parties, 1 to n.
     seed : int, optional
         Seed of the shuffle. Default: the rows keep the order of the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split_even
+    >>> [len(party) for party in split_even(pd.DataFrame({"x": range(7)}), 3)]
+    [3, 2, 2]
     """
     order = _order(len(frame), num, seed, min_rows=1)
     return _take(frame, np.array_split(order, num))
@@ -65,6 +72,14 @@ def split_uneven(
         Parameter of the symmetric Dirichlet distribution of the shares: 1 is uniform over all
         divisions, large values give nearly equal shares, small values give one party almost all
         rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split_uneven
+    >>> sizes = [len(party) for party in split_uneven(pd.DataFrame({"x": range(20)}), 3, seed=0)]
+    >>> sum(sizes), min(sizes) >= 2
+    (20, True)
     """
     _check_concentration(concentration)
     order = _order(len(frame), num, seed, MIN_ROWS)
@@ -84,6 +99,14 @@ def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataF
         The column with one value for each party; it is removed from the parties' tables.
     num : int
         Number of parties, which must equal the number of different values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split_by_column
+    >>> frame = pd.DataFrame({"x": [1, 2, 3], "ward": ["b", "a", "b"]})
+    >>> [party["x"].tolist() for party in split_by_column(frame, "ward", 2)]
+    [[1, 3], [2]]
     """
     _check_column(frame, column)
     codes, values = pd.factorize(frame[column])
@@ -118,6 +141,15 @@ def split_dirichlet(
     seed : int, optional
         Seed of the shares and of the shuffle. Default: the shares of seed 0, and the order of the
         table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split_dirichlet
+    >>> frame = pd.DataFrame({"x": range(40), "ill": [0, 1] * 20})
+    >>> parties = split_dirichlet(frame, "ill", 2, alpha=0.5, seed=0)
+    >>> sum(map(len, parties)), list(parties[0])
+    (40, ['x', 'ill'])
     """
     _check_concentration(alpha)
     _check_column(frame, column)
@@ -153,6 +185,14 @@ def split_sorted(
         Number of parties, 1 to n.
     seed : int, optional
         Seed of the shuffle of rows with the same label. Default: the order of the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split_sorted
+    >>> frame = pd.DataFrame({"ill": [0, 1, 0, 1]})
+    >>> [party["ill"].tolist() for party in split_sorted(frame, "ill", 2)]
+    [[0, 0], [1, 1]]
     """
     _check_column(frame, column)
     order = _order(len(frame), num, seed, min_rows=1)
@@ -197,6 +237,14 @@ def split(
         If ``how`` is unknown, a column is missing or not used, or the function raises it.
     DataError
         If the function raises it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split
+    >>> frame = pd.DataFrame({"x": [1, 2, 3], "ward": ["b", "a", "b"]})
+    >>> [len(party) for party in split(frame, 2, "column", column="ward")]
+    [2, 1]
     """
     if how not in get_args(Partition):
         raise ConfigError(f"partition is {how!r}: choose one of {', '.join(get_args(Partition))}")
@@ -371,6 +419,15 @@ def split_columns(
         If the setting is unknown, or the table has no column ``target``.
     DataError
         If there are fewer columns than parties.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import split_columns
+    >>> frame = pd.DataFrame({"a": [1, 2], "b": [3, 4], "ill": [0, 1]})
+    >>> first, second = split_columns(frame, 2, "vertical", target="ill")
+    >>> "ill" in first, "ill" in second, "row_id" in second
+    (True, False, True)
     """
     if setting not in get_args(Setting)[1:]:
         raise ConfigError(f"setting is {setting!r}: choose 'vertical' or 'hybrid'")
@@ -421,6 +478,15 @@ def hold_out(
         The rows for training, by party.
     test : DataFrame
         The rows set aside, in one table (:func:`joined_tables`).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.data.partition import hold_out
+    >>> tables = [pd.DataFrame({"x": range(50)}), pd.DataFrame({"x": range(50, 100)})]
+    >>> training, test = hold_out(tables, 0.2)
+    >>> sum(map(len, training)) + len(test)
+    100
     """
     if not 0 <= share < 1:
         raise ConfigError(f"the share of rows for the test is {share}: give 0 or more, below 1")

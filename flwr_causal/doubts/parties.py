@@ -177,7 +177,7 @@ PARTY_RULES = (
         "has the numbers.",
         "A party's column is reversed, columns or codes stand under each other's names, or its "
         "effects differ by more than chance and by 0.2 standard deviations; `moments`, `lingam` "
-        "and networks of `fedges`, see [who disagrees](after_the_graph.md#who-disagrees)",
+        "and networks of `fedges`, see [who disagrees](effects.md#who-disagrees)",
         "[What to do](how_to/false_parties.md): mend the table, or run without the party",
         title="... differs from ...",
         finds=_odd,

@@ -171,8 +171,7 @@ AFTER: tuple[Notice, ...] = (
     ),
     Notice(
         "the mutual information of columns of different parties is ... nats a row",
-        '`fedpc` over different columns: `weights="classes"` loses it; `weights="aligned"`, '
-        "where only some parties hold the target, keeps less than four fifths of it",
+        '`fedpc` over different columns: `weights="classes"` loses it',
         '`training="triples"`, which is the default with ids',
     ),
     Notice(

@@ -337,7 +337,7 @@ def _once(
 ) -> IntArray:
     """Return the noise of a question, shape (rows, columns): as drawn before, else drawn and kept.
 
-    It is kept with what it loses, which counts also where the record lacks it.
+    It is kept with its privacy loss, which counts also where the record lacks it.
 
     Raises
     ------

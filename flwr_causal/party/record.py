@@ -245,7 +245,7 @@ class PartyRecord:
 
     @property
     def _beside(self) -> Path:
-        """The file of what is counted."""
+        """The file of counts beside the record."""
         return self.path.with_name(f"{self.path.name}.counts")
 
     def _counts_kept(self, file: BinaryIO, last: str) -> Counts | None:

@@ -41,6 +41,13 @@ class ReplyContext:
     resampled : bool, default False
         Whether the reply is of a replicate, on rows that were resampled: their number is that of
         the report, their means and variances are not.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol.contract import ReplyContext
+    >>> known = ReplyContext(sizes={"d": 3}, sent={}, setup=None, report=None)  # in a test
+    >>> known.sizes["d"], known.resampled
+    (3, False)
     """
 
     sizes: Mapping[str, int]
@@ -114,6 +121,15 @@ class Contract:
         method, as they follow from the options of the question and the policy's other fields. The
         strategy sends it, and the parties refuse any other one. Default: as it is; states are named
         where ``reports`` has them.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Contract, Disclosure, Exchange
+    >>> array = Disclosure("mean", "of each column", ("d",), combine="mean")
+    >>> mean = Exchange("mean", "means", returns=(array,))
+    >>> contract = Contract("average", (mean,))
+    >>> contract.method, [exchange.name for exchange in contract.exchanges]
+    ('average', ['mean'])
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""The options that parties need: what a message holds of them, as typed objects.
+"""The options that parties need, as typed objects of a message.
 
 A contract names one class, a frozen dataclass. The server makes the object from the strategy's
 fields of the same names; it travels by :func:`~flwr_causal.core.options.to_plain`, and the party

@@ -88,7 +88,7 @@ RELEASE = Exchange(
 
 
 def private_dimensions(setup: Setup) -> dict[str, int]:
-    """Return the sizes of what is released."""
+    """Return the sizes of the released arrays."""
     w = sum(widths_of_release(num_states(setup)))
     return {
         "w": w,

@@ -50,6 +50,14 @@ class Replies:
         Party to what is kept by party.
     sums : mapping of str to Summed
         What is in the secure sums: by group, or under "" in that of all parties. Empty elsewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.protocol import Replies
+    >>> replies = Replies(parties=("north", "south"), combined={"mean": np.zeros(2)})
+    >>> replies["mean"].tolist(), len(replies.parties)
+    ([0.0, 0.0], 2)
     """
 
     parties: tuple[str, ...] = ()

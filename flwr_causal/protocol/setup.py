@@ -92,6 +92,15 @@ class Setup:
     terms, signature : str
         What the run asks of the parties, and the coordinator's signature of it, see
         :mod:`flwr_causal.protocol.terms`; by them a party's policy decides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.check.policy import Policy
+    >>> from flwr_causal.protocol.setup import Setup
+    >>> setup = Setup(("x", "y"), 100, 3, np.zeros(2), np.ones(2), Policy())
+    >>> setup.names, setup.num_rows
+    (('x', 'y'), 100)
     """
 
     names: tuple[str, ...]

@@ -33,7 +33,7 @@ _DOUBTS = 50
 
 
 class AskedChange(NamedTuple):
-    """One change of the treatment, and what it does to the outcome.
+    """One change of the treatment, and its effect on the outcome.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ def _adjusted(changes: list[AskedChange]) -> str:
 
 
 def objections(run: RunRecord, treatment: str, outcome: str) -> list[str]:
-    """Return what would make the effect of a treatment on an outcome wrong, the gravest first."""
+    """Return reasons why the effect of a treatment may be wrong, the gravest first."""
     said = []
     try:
         changes = changes_of(run, treatment, outcome)

@@ -36,7 +36,7 @@ class RunChange(NamedTuple):
 
 
 def changes(runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]) -> list[RunChange]:
-    """Return what differs between runs, apart from which edges they have.
+    """Return the differences between runs, without those of their edges.
 
     Parameters
     ----------

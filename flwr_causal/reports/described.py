@@ -1,4 +1,4 @@
-"""What the docstring and the contract of a method say of it, as plain values."""
+"""The description of a method by its docstring and contract, as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks against a run's graph: the check of its fit and its most doubtful edges."""
+"""Evidence against a run's graph: the check of its fit and its most doubtful edges."""
 
 from __future__ import annotations
 
@@ -134,6 +134,6 @@ def parties_that_differ(run: RunRecord) -> list[str]:
 
 
 def odd_parties_of(run: RunRecord) -> dict[str, str]:
-    """Return in words what sets single parties of a run apart, see :func:`odd_parties`."""
+    """Return in words how single parties of a run differ, see :func:`odd_parties`."""
     names = () if run.graph is None else run.graph.names
     return odd_parties(run.disagreement, run.targets, len(names))

@@ -289,7 +289,7 @@ def _from_matrix(
     path: Path,
     lagged: NDArray[Any] | None = None,
 ) -> CausalGraph:
-    """Return the graph of a matrix, whose variables are ``own``, or ``names`` if it has none."""
+    """Return the graph of a matrix with its names ``own``, or else ``names``."""
     if own is None and len(matrix) != len(names):
         raise DataError(
             f"{path} holds a matrix of shape {matrix.shape} for {len(names)} variables: add their "

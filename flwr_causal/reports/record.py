@@ -1,4 +1,4 @@
-"""What is known of a run once it has ended."""
+"""The record of a run once it has ended."""
 
 from __future__ import annotations
 
@@ -142,6 +142,14 @@ class RunRecord:
         :func:`flwr_causal.reports.described.described`; empty in runs saved before it was kept.
     versions : dict of str to str
         Versions of the packages that matter, of the process that made the run.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0])
+    >>> run.parties, run.rounds
+    ({'party 0': 100, 'party 1': 100}, 1)
     """
 
     graph: CausalGraph | None
@@ -197,7 +205,7 @@ class RunRecord:
 
     @property
     def decided_config(self) -> dict[str, Any]:
-        """Method and options, with what was assumed of those that were left open."""
+        """Method and options, with the values that were assumed for options left open."""
         given = {name: value for name, value in self.config.items() if name != "assumed"}
         assumed: dict[str, Any] = self.config.get("assumed", {})
         return given | assumed

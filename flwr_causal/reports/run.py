@@ -90,6 +90,16 @@ class Run(SingleThreaded, RunRecord):
     """The result of a run, which can be printed, saved, loaded and shown as a page.
 
     Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from flwr_causal import Run, simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0])
+    >>> with TemporaryDirectory() as folder:
+    ...     print(Run.load(run.save(folder)).graph.equals(run.graph))
+    True
     """
 
     #: Of a simulation, what runs it again with other options.
@@ -110,7 +120,7 @@ class Run(SingleThreaded, RunRecord):
         return self.trust.sentence
 
     def without(self, *parties: str) -> Run:
-        """Repeat a simulation without some parties, such as one that differs from the others.
+        """Repeat a simulation without some parties.
 
         All else stays: options, seed, and the names of the other parties.
 
@@ -252,7 +262,7 @@ class Run(SingleThreaded, RunRecord):
         return "\n".join(map(printable, lines))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the lines of ``print(run)``, the edges, the drawing."""
+        """Return the HTML for a notebook: the lines of ``print(run)``, the edges, the drawing."""
         graph = "" if self.graph is None else self.graph._repr_html_()
         return notebook.preformatted(str(self)) + graph
 
@@ -475,7 +485,7 @@ class Run(SingleThreaded, RunRecord):
         return run
 
     def _read(self, source: Path, of_model: Any) -> None:
-        """Read what the directory of a run holds beside ``run.json`` and ``history.jsonl``."""
+        """Read the files of a run's directory beside ``run.json`` and ``history.jsonl``."""
 
         def read(name: str, reader: Callable[[Path], Any]) -> Any:
             if not (source / name).is_file():

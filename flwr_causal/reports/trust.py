@@ -41,7 +41,7 @@ FEW_TOGETHER = 0.5
 
 @dataclass(frozen=True)
 class Trust:
-    """What is known of how far a result can be trusted.
+    """The facts by which a result is to be relied on or not.
 
     Parameters
     ----------
@@ -69,6 +69,14 @@ class Trust:
         How good the result is on rows that were held out, in words.
     warnings : int
         How many the run has.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0])
+    >>> run.trust.status, run.trust.differing
+    ('completed', ())
     """
 
     status: str = "completed"
@@ -101,7 +109,7 @@ class Trust:
 
     @property
     def doubts(self) -> list[str]:
-        """What speaks against parts of the result, or leaves open whether it is right.
+        """Evidence against parts of the result, and questions that stay open.
 
         Single edges of a graph not to rely on are left out.
         """
@@ -196,7 +204,7 @@ def _largest(fit: FitCheck) -> float:
 
 
 def _evidence(fit: FitCheck) -> str:
-    """Return what the tests of a graph say; "" where there are none."""
+    """Return the result of the tests of a graph in words; "" where there are none."""
     tested = len(fit.independencies)
     if not tested:
         return ""

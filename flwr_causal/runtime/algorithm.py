@@ -46,6 +46,14 @@ class Result:
         How many rows the parties have together; None for the sum of their numbers.
     reason : str
         Why the training is over, in words for the user; empty while it goes on.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> from flwr_causal.strategies import Result
+    >>> graph = CausalGraph(("x", "y"), [[0, 1.5], [0, 0]])
+    >>> Result(graph, reason="one exchange is enough").graph.edges()
+    [('x', 'y', 1.5)]
     """
 
     graph: CausalGraph | None = None
@@ -99,6 +107,14 @@ class Ask:
     ------
     ConfigError
         If the exchange does not declare a name.
+
+    Examples
+    --------
+    >>> from flwr_causal.protocol import Exchange, Sent
+    >>> from flwr_causal.strategies import Ask
+    >>> exchange = Exchange("step", "a step", sends=(Sent("size", "of the step"),))
+    >>> dict(Ask(exchange, {"size": 0.5}).values)  # replies = yield Ask(...)
+    {'size': 0.5}
     """
 
     exchange: Exchange
@@ -142,6 +158,13 @@ class Choice:
     compute : callable
     again : callable, optional
         Default: replicates are given the same.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import Choice
+    >>> choice = Choice(lambda: 0.1)
+    >>> choice.again(choice.compute())
+    0.1
     """
 
     compute: Callable[[], Any]
@@ -156,6 +179,12 @@ class Note:
     """What the history says of the exchange that is done: plain numbers and texts by name.
 
     ``yield Note(info)``; of two notes of one name the later one stands.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import Note
+    >>> dict(Note({"edges": 3}).info)
+    {'edges': 3}
     """
 
     info: Mapping[str, Any]

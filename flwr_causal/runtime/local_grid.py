@@ -67,9 +67,17 @@ class LocalGrid(Grid):
 
     Examples
     --------
+    >>> from flwr_causal.clients import MomentsClient, Source, client_app
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
     >>> from flwr_causal.simulations import LocalGrid
-    >>> grid = LocalGrid(app, num_nodes=3)  # doctest: +SKIP
-    >>> result = NotearsADMM().start(grid=grid)  # doctest: +SKIP
+    >>> from flwr_causal.strategies import Moments
+    >>> tables, weights = federated_linear(3, 90, 3)
+    >>> def source(context):
+    ...     number = context.node_config["partition-id"]
+    ...     return Source(f"party {number}", lambda: tables[number])
+    >>> grid = LocalGrid(client_app(MomentsClient, source), num_nodes=3)
+    >>> Moments().start(grid=grid).outcome.graph.names
+    ('x0', 'x1', 'x2')
     """
 
     def __init__(

@@ -243,6 +243,14 @@ class Method:
         Returns
         -------
         Result
+
+        Examples
+        --------
+        >>> from flwr_causal.strategies import Ask, CausalStrategy, Result
+        >>> class Mean(CausalStrategy):
+        ...     def train(self, agreement, replicate=0):
+        ...         replies = yield Ask(self.contract.exchanges[0])
+        ...         return Result(model=replies["mean"])
         """
 
     def _with_parties(

@@ -272,6 +272,12 @@ class CausalOptions(Secure, CountedRows, Repeated):
     ------
     ConfigError
         If an option has the wrong type, or is out of its bounds.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import CausalOptions
+    >>> CausalOptions(quorum=0.8).quorum
+    0.8
     """
 
     seed: int = bounded(0, least=0)

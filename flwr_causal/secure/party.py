@@ -200,7 +200,7 @@ def masked(
     size: Size,
     request: bytes = b"",
 ) -> tuple[RecordDict, dict[str, ConfigRecord]]:
-    """Return a reply that holds a vector under the party's masks, and what to keep of it.
+    """Return a reply that holds a vector under the party's masks, and its record to keep.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def unmasked(
     boxes: NDArray[np.uint8],
     seals: NDArray[np.uint8] | None = None,
 ) -> tuple[NDArray[np.uint8], dict[str, ConfigRecord]]:
-    """Return what a party adds to the unmasking of a sum, once a sum, and what to keep of it.
+    """Return a party's help to unmask a sum, once a sum, and its record to keep.
 
     Parameters
     ----------
@@ -400,7 +400,7 @@ def peers_of(context: Context, setup: Setup) -> Peers:
 def masked_once(
     context: Context, setup: Setup, about: bytes, nonce: bytes
 ) -> dict[str, ConfigRecord]:
-    """Return what to keep of a masked table, of which there is one in an agreement.
+    """Return the record that this table was masked; a second table is refused.
 
     Parameters
     ----------

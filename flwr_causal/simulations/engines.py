@@ -144,6 +144,15 @@ def simulate(
         If a party's data cannot be used.
     FederationError
         If the run failed.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> run = simulate("moments", tables, truth=weights)
+    >>> run.graph.names, run.rounds, run.metrics["shd"]
+    (('x0', 'x1', 'x2'), 1, 0)
     """
     given: dict[str, object] = {
         "engine": engine,

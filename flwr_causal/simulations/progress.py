@@ -28,7 +28,7 @@ SCHEMA, PARTIES, SERVER = (
 
 
 class Bar:
-    """A bar of exchanges, with what is computed now.
+    """A bar of exchanges, with the current computation.
 
     Parameters
     ----------

@@ -24,6 +24,19 @@ class Relay:
     ----------
     grid : Grid
         The grid that sends. All attributes but ``send_and_receive`` are its own.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.simulations import Relay
+    >>> class Counting(Relay):
+    ...     def before(self, messages):
+    ...         print(len(messages))
+    ...         return messages
+    >>> run = simulate("moments", federated_linear(3, 60, 2)[0], wrap_grid=Counting)
+    2
+    2
     """
 
     def __init__(self, grid: Grid) -> None:

@@ -38,7 +38,7 @@ CONSTANT = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Products of the rows of all parties, and what to know of them.
+    """Products of the rows of all parties, with their design, warnings and privacy.
 
     Where a source gives those of a weighted design, they become those of its effective rows, see
     :meth:`~flwr_causal.core.blocks.design.Design.effective`: no solver knows of weights.
@@ -63,7 +63,7 @@ class Products:
     privacy : mapping
         The guarantee of differential privacy.
     adapted : callable, optional
-        Returns a fitted system with what is known of these rows.
+        Returns a fitted system with the facts about these rows.
     reason : str
         Why the training is over.
     heterogeneity : Heterogeneity, optional

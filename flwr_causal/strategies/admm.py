@@ -114,6 +114,12 @@ class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
         causes of every variable but those whose mechanism in the party's rows differs beyond
         sampling error. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their
         differences. With ``secure_aggregation`` they are of ``groups`` of parties.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.admm import ADMMOptions
+    >>> ADMMOptions(max_rounds=20).max_rounds
+    20
     """
 
     max_rounds: int | None = None  # type: ignore[assignment]
@@ -374,7 +380,7 @@ def consensus_of_parties(
 
 
 def result_of(options: ADMMOptions, fit: AdmmFit, reason: str = "") -> Result:
-    """Return the graph of a fit, the system of its products, and what to know of it."""
+    """Return the graph of a fit, the system of its products, and warnings."""
     agreement, graph = fit.agreement, fit.graph
     warnings: list[str] = list(fit.warnings)
     if not options.papers:

@@ -97,13 +97,20 @@ class CausalStrategy(FedAvg, Method):
     ----------
     options_type : type of CausalOptions
     options : CausalOptions
-        With what was left to the method filled in. As of Flower's strategies, each is also read as
-        an attribute, unless a method has its name.
+        With the values that were left to the method filled in. As of Flower's strategies, each is
+        also read as an attribute, unless a method has its name.
 
     Raises
     ------
     ConfigError
         If there is no option of a name, or it has the wrong type or an impossible value.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import CausalStrategy, Moments
+    >>> strategy = Moments(solver="class")
+    >>> isinstance(strategy, CausalStrategy), strategy.method, strategy.options.solver
+    (True, 'moments', 'class')
     """
 
     options_type: ClassVar[type[CausalOptions]] = CausalOptions
@@ -305,7 +312,7 @@ class CausalStrategy(FedAvg, Method):
         return False
 
     def _mended(self, incomplete: Iterable[str]) -> DataError:
-        """Return the error of parties that find missing values themselves, with what is assumed."""
+        """Return the error of parties that find missing values, with the assumptions."""
         return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
 
     @property
@@ -485,7 +492,7 @@ class CausalStrategy(FedAvg, Method):
         """Build the messages of an exchange.
 
         In the ``start`` of a privacy wrapper the first round begins with the schema exchange, and
-        ``arrays`` is filled with what is sent.
+        ``arrays`` is filled with the sent arrays.
         """
         if self._federation is not None and self._stepwise is None:  # in loop.run
             if self._asked is None:

@@ -56,7 +56,7 @@ class PartyAsCause(Part):
         With ``text_columns="keep"``: the name of a further category, such as "clinic", that no
         table has. Its state in each row is the name of the row's party, nothing causes it, and it
         may cause everything; effects are then adjusted for it where the graph says so. Default:
-        there is none. See docs/choose.md for when it is better than ``center``.
+        there is none. See docs/how_to/parties_differ.md for when it is better than ``center``.
     """
 
     text = "party_column"
@@ -77,7 +77,7 @@ class JoiningOptions(PartyAsCause, CausalOptions):
         return (*super().parts, PartyAsCause) if self.party_column else super().parts
 
     def settled(self) -> Any:
-        """Return the options with what follows from a column of the parties.
+        """Return the options that follow from a column of the parties.
 
         It is a category, and a root of the graph.
         """

@@ -83,6 +83,12 @@ class DescribeOptions(CausalOptions):
         spelling of their cells, such as codes of wards.
     numbers : str, default ""
         Columns that are numbers, separated by commas: text in them is an error.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.describe import DescribeOptions
+    >>> DescribeOptions(minimum_count=10).minimum_count
+    10
     """
 
     max_rounds: int = bounded(2, least=2)
@@ -127,6 +133,15 @@ class Describe(CausalStrategy):
     **What leaves a party**: in the schema exchange names, types, the number of rows, for each
     column of numbers mean and sum of squared deviations, and for each column of text its states;
     then counts of rows and the sums of products.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.strategies import Describe
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> simulate(Describe(), tables).model.rows
+    200
     """
 
     options_type = DescribeOptions
@@ -291,7 +306,7 @@ class Describe(CausalStrategy):
         return options.minimum_count if options.small_counts == "suppress" else 0
 
     def _corrected(self, below: IntArray, seen: int, parties: int) -> IntArray:
-        """Return counts that each party has rounded down, with what that takes on average."""
+        """Return counts that each party has rounded down, plus the mean loss by rounding."""
         if self._withheld < 2:
             return below
         more = round(parties * (self._withheld - 1) / 2)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
-    """Return a strategy's options with what the dictionary says of them.
+    """Return a strategy's options, completed by the dictionary.
 
     Parameters
     ----------

@@ -64,6 +64,15 @@ class FedCausal(CausalStrategy):
     ----------
     Yang, He, Wang, Yu, Domeniconi & Zhang (2024). Federated causality learning with explainable
     adaptive optimization. AAAI.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.strategies import FedCausal
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> simulate(FedCausal(model="linear"), tables).graph.names
+    ('x0', 'x1', 'x2')
     """
 
     options_type = FedCausalOptions

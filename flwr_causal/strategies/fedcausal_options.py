@@ -180,6 +180,12 @@ class FedCausalOptions(
         Edges of absolute weight up to this are left out. For the group lasso a weight is the
         standard deviation of the effect in units of the party's noise, for perceptrons the root
         mean square of df_j/dx_i. The evidence search has no threshold.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.fedcausal_options import FedCausalOptions
+    >>> FedCausalOptions(model="linear").model
+    'linear'
     """
 
     model: Literal["group", "linear", "mlp"] = option("group", needs={"mlp": ("observed",)})

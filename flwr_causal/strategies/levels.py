@@ -1,4 +1,4 @@
-"""``center="auto"`` of methods that train on rows: levels by what the parties report."""
+"""``center="auto"`` of methods that train on rows: levels by the parties' reports."""
 
 from __future__ import annotations
 

@@ -111,6 +111,12 @@ class LinearOptions(CausalOptions):
         of a minority of the parties cannot move far; it needs three parties or more and their
         single replies (with ``secure_aggregation`` three ``groups``), and no privacy wrapper. See
         docs/how_to/false_parties.md.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies import LinearOptions
+    >>> LinearOptions(standardize=True).standardize
+    True
     """
 
     standardize: bool = False
@@ -195,20 +201,20 @@ class LinearOptions(CausalOptions):
         return self.center in OWN_LEVELS and not self.level_sums
 
     def _reports_series(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
-        """Whether what parties say of their series decides what ``center="auto"`` is."""
+        """Whether the parties' reports on series decide ``center="auto"``."""
         undecided = self.center == "auto" and not self.level_sums and self.lags > 0
         gives = all("centring" in part.gives for part in parts)
         return undecided and gives and not (self.papers or agreement.targets)
 
     def _draws_parties(self, agreement: Agreement, parts: Sequence[type[Part]]) -> bool:
-        """Whether the reports decide what ``resample="auto"`` is; of few parties it is "rows"."""
+        """Whether the reports decide ``resample="auto"``; with few parties it is "rows"."""
         undecided = self.resample == "auto" and self.replicates > 0 and self.fraction_train == 1
         apart = not (self.secure_aggregation or agreement.targets or self.compares_parties)
         gives = all(part.gives >= words("exact", "parties") for part in parts)
         return undecided and apart and gives and len(agreement.rows) >= FEWEST_TO_DRAW
 
     def _reports_levels(self, agreement: Agreement) -> bool:
-        """Whether what parties report decides what ``center="auto"`` is."""
+        """Whether the parties' reports decide ``center="auto"``."""
         undecided = self.center == "auto" and not (self.level_sums or self.lags)
         gives = all("centring" in part.gives for part in self.parts)
         return undecided and gives and not agreement.targets
@@ -260,7 +266,7 @@ class LinearOptions(CausalOptions):
             self._check_median(len(reports))
 
     def _check_median(self, num_parties: int) -> None:
-        """Check that enough parties reply in an exchange to tell which of them is false."""
+        """Check that enough parties reply for a median to outvote a false one."""
         asked = max(1, round(self.fraction_train * num_parties))
         if asked < LEAST_FOR_MEDIAN:
             raise ConfigError(
@@ -281,7 +287,7 @@ class LinearOptions(CausalOptions):
         reports: Mapping[str, TableReport],
         parts: Sequence[type[Part]],
     ) -> Agreement:
-        """Return an agreement with variances within units, where these have levels of their own.
+        """Return an agreement with variances within units, where levels are taken out.
 
         Columns that others determine leave the search.
 
@@ -315,7 +321,7 @@ class LinearOptions(CausalOptions):
         return agreement
 
     def check_total(self, agreement: Agreement, total: TableReport) -> None:
-        """Check that columns vary within the units that have levels of their own.
+        """Check that columns vary within the units whose levels are taken out.
 
         Raises
         ------
@@ -328,7 +334,7 @@ class LinearOptions(CausalOptions):
             take_total_levels_out(total, agreement.num_parties)
 
     def _check_within(self, names: Sequence[str], variance: FloatArray) -> None:
-        """Check that every column varies within some unit that has a level of its own."""
+        """Check that every column varies within some unit whose level is taken out."""
         flat = [name for name, v in zip(names, variance, strict=True) if not v > 0]
         require_varying(flat, OWN_LEVELS[self.center])
 
@@ -442,6 +448,12 @@ class InterventionOptions(Acted, LinearOptions):
     the contract's reports include "interventions". It leaves the rows under an intervention on a
     column out of the loss of this column. ``agreement.targets`` are the sets of columns by which
     rows are grouped; without interventions it is empty.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.linear import InterventionOptions
+    >>> InterventionOptions(intervention_column="drug").intervention_column
+    'drug'
     """
 
     def __post_init__(self) -> None:
@@ -497,7 +509,7 @@ def fitted_system(
 
 
 def divisors(variance: FloatArray, standardize: bool) -> FloatArray:
-    """Return what columns of these variances are divided by, shape (d,)."""
+    """Return the divisors that standardise columns of these variances, shape (d,)."""
     return np.sqrt(variance) if standardize else np.ones(len(variance))
 
 
@@ -559,6 +571,12 @@ class PerceptronOptions(Part):
         Torch device: "cpu", "cuda", "cuda:1", ...
     arithmetic : {"float64", "float32"}, default "float64"
         Floating-point type of torch's computations.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.linear import PerceptronOptions
+    >>> PerceptronOptions(hidden=5).hidden
+    5
     """
 
     text = "model='mlp'"

@@ -58,6 +58,12 @@ class LingamOptions(RowsOrSeriesOptions):
     threshold : float, default 0.0
         Edges of absolute weight up to this are left out. The edges of the result have passed the
         BIC already, which does not depend on units.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.lingam import LingamOptions
+    >>> LingamOptions(max_rounds=5).max_rounds
+    5
     """
 
     max_rounds: int = bounded(20, least=2)
@@ -106,6 +112,15 @@ class Lingam(CausalStrategy):
 
     Hyvarinen, Zhang, Shimizu & Hoyer (2010). Estimation of a structural vector autoregression
     model using non-Gaussianity. JMLR 11.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.strategies import Lingam
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> simulate(Lingam(), tables).graph.kind
+    'dag'
     """
 
     options_type = LingamOptions
@@ -150,12 +165,12 @@ class Lingam(CausalStrategy):
             if not search.wanted:
                 break
             directions = self._directions(problem, search)
-            found = partial(self._found, agreement, problem, search, own.found)
+            found = partial(self._result, agreement, problem, search, own.found)
             replies = yield Ask(RESIDUALS, {"directions": directions}, so_far=found)
             means = np.column_stack([replies["tails"], replies["skew"]])
             search = advance(problem, search, means)
             yield Note(_info(search))
-        return self._found(agreement, problem, search, own.found, ended=True)
+        return self._result(agreement, problem, search, own.found, ended=True)
 
     def _with_parties(
         self,
@@ -177,7 +192,7 @@ class Lingam(CausalStrategy):
         # The mark says which rows are not centred yet.
         return np.column_stack([np.zeros(len(level)), level, directions])
 
-    def _found(
+    def _result(
         self,
         agreement: Agreement,
         problem: OrderProblem,
@@ -185,7 +200,7 @@ class Lingam(CausalStrategy):
         determined: Relations,
         ended: bool = False,
     ) -> Result:
-        """Return the graph of the best order so far, and what to know of it."""
+        """Return the graph of the best order so far, its model and warnings."""
         d, masks = problem.num_variables, problem.masks
         order = search.best_order(problem)
         adjacency = problem.adjacency(order)

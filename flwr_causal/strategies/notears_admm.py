@@ -82,6 +82,12 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
         layers, which have no unit.
     inner_steps : int, default 20
         Largest number of L-BFGS steps of a party in a round, ``model="mlp"``.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.notears_admm import NotearsADMMOptions
+    >>> NotearsADMMOptions(max_rounds=20).max_rounds
+    20
     """
 
     model: Literal["linear", "mlp"] = option("linear", needs={"mlp": ("observed", "iterations")})
@@ -144,6 +150,15 @@ class NotearsADMM(CausalStrategy):
     ----------
     Ng & Zhang (2022). Towards federated Bayesian network structure learning with continuous
     optimization. AISTATS.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.strategies import NotearsADMM
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> simulate(NotearsADMM(max_rounds=20), tables).graph.is_acyclic()
+    True
     """
 
     options_type = NotearsADMMOptions

@@ -56,7 +56,14 @@ class PrivateRelease(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateOptions(PrivateRelease, LinearOptions):
-    """The options of the linear methods with differential privacy of rows."""
+    """The options of the linear methods with differential privacy of rows.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.privacy import PrivateOptions
+    >>> PrivateOptions(epsilon=2.0, scales="x=3").epsilon
+    2.0
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -107,6 +107,12 @@ class SeriesOptions(Lagged, PenalisedLags):
     ----------
     order : int, default 1
         p, the number of lags.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.series import SeriesOptions
+    >>> SeriesOptions(order=2).order
+    2
     """
 
     order: int = 1

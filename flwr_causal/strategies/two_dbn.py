@@ -136,6 +136,12 @@ class TwoDBNOptions(PartyNetworks, SeveralLags, SeriesOptions, ADMMOptions):
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
 perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.series.SeriesOptions`.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.two_dbn import TwoDBNOptions
+    >>> TwoDBNOptions(order=2).order
+    2
     """
 
     variant: Literal["default", "paper", "personalised"] = option(  # type: ignore[assignment]
@@ -240,6 +246,15 @@ class TwoDBN(CausalStrategy):
     ----------
     Chen, Ma & Yue (2024). Temporal causal discovery in dynamic Bayesian networks using
     federated learning.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.series import federated_dynamic
+    >>> from flwr_causal.strategies import TwoDBN
+    >>> parties, truth = federated_dynamic(3, 200, 2)
+    >>> simulate(TwoDBN(order=1), parties).graph.lagged.shape
+    (1, 3, 3)
     """
 
     options_type = TwoDBNOptions

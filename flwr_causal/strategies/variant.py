@@ -48,6 +48,12 @@ class VariantOptions:
     variant : {"default", "paper"}, default "default"
         "paper" is the algorithm of the paper with its constants. It settles the options that the
         paper fixes; another value of these beside it is an error.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.variant import VariantOptions
+    >>> VariantOptions(variant="paper").variant
+    'paper'
     """
 
     variant: Literal["default", "paper"] = "default"

@@ -118,7 +118,7 @@ def _packed(values: NDArray[Any]) -> Array:
     return Array("object", values.shape, "numpy.ndarray", buffer.getvalue())
 
 
-def _things(name: str, change: Callable[[Arrays], Arrays | None], *, lie: bool = False) -> Fault:
+def _changing(name: str, change: Callable[[Arrays], Arrays | None], *, lie: bool = False) -> Fault:
     """Return the fault of changed arrays and numbers."""
 
     def arrives(scene: Scene) -> list[Message] | None:
@@ -143,7 +143,7 @@ def _each(
             return None
         return {k: np.asarray(change(v)) if only(v) else v for k, v in things.items()}
 
-    return _things(name, changed, lie=lie)
+    return _changing(name, changed, lie=lie)
 
 
 def _declared(
@@ -208,7 +208,7 @@ def _one_entry(value: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
     return change
 
 
-def _some(values: NDArray[Any]) -> bool:
+def _nonempty(values: NDArray[Any]) -> bool:
     return values.size > 0
 
 
@@ -354,11 +354,11 @@ FAULTS: tuple[Fault, ...] = (
     Fault("stale", _stale),
     Fault("stale, numbered anew", _renumbered, lie=True),
     Fault("reply of another party", _of_another, lie=True),
-    _each("NaN", _one_entry(np.nan), only=_some),
-    _each("Inf", _one_entry(np.inf), only=_some),
-    _each("-Inf", _one_entry(-np.inf), only=_some, lie=True),
-    _each("1e308", _one_entry(1e308), only=_some),
-    _each("1e100", _one_entry(1e100), only=_some),
+    _each("NaN", _one_entry(np.nan), only=_nonempty),
+    _each("Inf", _one_entry(np.inf), only=_nonempty),
+    _each("-Inf", _one_entry(-np.inf), only=_nonempty, lie=True),
+    _each("1e308", _one_entry(1e308), only=_nonempty),
+    _each("1e100", _one_entry(1e100), only=_nonempty),
     _each("one entry more", lambda v: np.append(v, v[-1:], axis=0), only=_vectors, lie=True),
     _each("one entry fewer", lambda v: v[:-1], only=_vectors, lie=True),
     _each("transposed", np.transpose, only=_transposed),
@@ -369,9 +369,9 @@ FAULTS: tuple[Fault, ...] = (
     _each("dtype int", lambda v: v.astype(np.int64), only=lambda v: v.dtype.kind == "f"),
     _each("dtype complex", lambda v: v.astype(np.complex128)),
     _each("20 MB", lambda v: np.zeros(LARGE)),
-    _things("key missing", lambda t: dict(list(t.items())[1:])),
-    _things("key renamed", lambda t: {f"{k}-": v for k, v in t.items()}),
-    _things("key more", lambda t: {**t, "more": np.zeros(3)}),
+    _changing("key missing", lambda t: dict(list(t.items())[1:])),
+    _changing("key renamed", lambda t: {f"{k}-": v for k, v in t.items()}),
+    _changing("key more", lambda t: {**t, "more": np.zeros(3)}),
     Fault("a thing as plain numbers", _as_numbers(beside=False)),
     Fault("plain numbers besides", _as_numbers(beside=True)),
     _numbers("clipping that nobody asked for", lambda n: {**n, records.NORM_BIT: 1}),

@@ -34,6 +34,12 @@ class CheckResult:
         What does not hold, or why the check was skipped or expected to fail.
     code : str
         Of a fault, what became of the run: a key of :data:`flwr_causal.testing.trials.CODES`.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckResult
+    >>> CheckResult("order_of_parties", "failed", "edges differ").status
+    'failed'
     """
 
     name: str
@@ -51,6 +57,12 @@ class Report:
     method : str
         The method's id.
     results : tuple of CheckResult
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckResult, Report
+    >>> Report("mine", (CheckResult("order_of_parties", "passed"),)).passed
+    True
     """
 
     method: str
@@ -92,6 +104,13 @@ def fault_table(reports: Mapping[str, Report]) -> str:
     reports : mapping of str to Report
         By the heads of their columns. A cell holds the code of a fault in one exchange and that of
         the same fault in all exchanges; a single code stands for both.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckResult, Report, fault_table
+    >>> report = Report("mine", (CheckResult("no reply, one exchange", "passed", code="="),))
+    >>> "no reply" in fault_table({"mine": report})
+    True
     """
     names = [fault.name for fault in FAULTS if any(fault.name in r.codes for r in reports.values())]
     table = [["", *reports]]
@@ -132,6 +151,12 @@ def check_method(
     ------
     ConfigError
         For an unknown method or option.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import check_method
+    >>> report = check_method("moments", tables)  # doctest: +SKIP
+    >>> assert report.passed, report.table()  # doctest: +SKIP
     """
     strategy = _strategy(method, options)
     checks = method_checks(strategy, parties, client)
@@ -169,8 +194,16 @@ def method_checks(
     """Yield the name of each check, and the check: a function without arguments.
 
     A check raises :class:`CheckFailedError`, or :class:`CheckSkippedError` where it has no meaning;
-    that of a fault returns the code of what became of the run. Parameters are those of
+    that of a fault returns the code of the run's outcome. Parameters are those of
     :func:`check_method`.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.testing import method_checks
+    >>> tables, truth = federated_linear(3, 60, 2)
+    >>> "order_of_parties" in [name for name, check in method_checks("moments", tables)]
+    True
     """
     subject = Subject(_strategy(method, options), tuple(parties), client)
     for check in CHECKS:
@@ -189,6 +222,15 @@ def parametrize_with_checks(
     ----------
     subjects : sequence of (method, parties) or (method, parties, client)
         The decorated test has an argument ``check``, and calls it.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.testing import parametrize_with_checks
+    >>> tables, truth = federated_linear(3, 60, 2)
+    >>> @parametrize_with_checks([("moments", tables)])
+    ... def test_moments(check):
+    ...     check()
     """
     import pytest
 

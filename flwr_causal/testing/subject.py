@@ -45,11 +45,25 @@ class CheckError(Exception):
 
 
 class CheckFailedError(CheckError, AssertionError):
-    """A method does not do what its contract says."""
+    """A method does not do what its contract says.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckFailedError
+    >>> issubclass(CheckFailedError, AssertionError)
+    True
+    """
 
 
 class CheckSkippedError(CheckError):
-    """A check has no meaning for the method; the message says why."""
+    """A check has no meaning for the method; the message says why.
+
+    Examples
+    --------
+    >>> from flwr_causal.testing import CheckSkippedError
+    >>> str(CheckSkippedError("the method has one party"))
+    'the method has one party'
+    """
 
 
 @dataclass
@@ -195,7 +209,7 @@ class Spy(Relay):
         self.pairs: list[tuple[RecordDict, Message]] = []
 
     def after(self, messages: list[Message], replies: list[Message]) -> list[Message]:
-        """Keep the replies, each with what was sent to its party."""
+        """Keep the replies, each with the message to its party."""
         contents = {one.metadata.dst_node_id: one.content for one in messages}
         for reply in replies:
             if reply.has_content():

@@ -1,4 +1,4 @@
-"""Runs with a faulty party, and what becomes of them."""
+"""Runs with a faulty party, and their outcomes as codes."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class _Trial:
 
 
 def check_fault(subject: Subject, fault: Fault, where: Where) -> str:
-    """Run with a faulty party and return the code of what becomes of it.
+    """Run with a faulty party and return the code of the outcome.
 
     Raises
     ------

@@ -65,7 +65,7 @@ def sampled(
     import pandas as pd
 
     given = {**fixed, **seen}
-    parts = [_drawn(variables, conditionals, dag, given, 0 if seen else num_rows, rng)]
+    parts = [_sampled(variables, conditionals, dag, given, 0 if seen else num_rows, rng)]
     left, tried = num_rows if seen else 0, 0
     while left > 0:
         if tried >= MOST_DRAWS:
@@ -73,7 +73,7 @@ def sampled(
                 f"{num_rows - left:,} of {tried:,} draws agree with what is seen, which is too "
                 "improbable: give fewer values, or ask for fewer rows"
             )
-        drawn = _drawn(variables, conditionals, dag, given, DRAWS_AT_ONCE, rng)
+        drawn = _sampled(variables, conditionals, dag, given, DRAWS_AT_ONCE, rng)
         columns = dict(enumerate(drawn))
         agree = np.zeros(DRAWS_AT_ONCE)
         for j in seen:
@@ -89,7 +89,7 @@ def sampled(
     return pd.DataFrame(found)
 
 
-def _drawn(
+def _sampled(
     variables: Sequence[Variable],
     conditionals: Sequence[BlockConditional],
     dag: BoolArray,

@@ -140,6 +140,16 @@ def block_search(
         If an option is out of range, or the knowledge does not fit the variables.
     DataError
         If there are no rows, values are missing or infinite, or a column has one value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import block_search
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.normal(size=500)])
+    >>> block_search(rows).kind
+    'cpdag'
     """
     variables, rows = design(table, functions)
     moments = Moments.from_rows(rows, column_names(variables))

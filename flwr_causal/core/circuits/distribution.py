@@ -39,6 +39,14 @@ class Distribution(SingleThreaded, ABC):
     ----------
     domain : Domain
         Contains the variables of the scope, and possibly others.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.solvers import learn_spn
+    >>> table = pd.DataFrame({"rain": ["no", "yes"] * 20, "wet": ["no", "yes"] * 20})
+    >>> learn_spn(table).log_likelihood(table[["rain"]]).shape  # wet is summed out
+    (40,)
     """
 
     domain: Domain

@@ -68,6 +68,15 @@ class CircuitModel(Answers):
         class is predicted.
     row_id : str, default "row_id"
         The column of ids in sequences of frames.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.solvers import learn_spn
+    >>> table = pd.DataFrame({"rain": ["no", "yes"] * 20, "wet": ["no", "yes"] * 20})
+    >>> from flwr_causal.core.circuits.model import CircuitModel
+    >>> CircuitModel(learn_spn(table)).log_likelihood(table).shape
+    (40,)
     """
 
     KIND: ClassVar[str] = "circuit"

@@ -53,6 +53,12 @@ class DescribedColumn:
         How many rows a number of `below` may lack, since parties round it down.
     states : dict of str to int
         Rows in each state, of categories.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.description.description import DescribedColumn
+    >>> DescribedColumn(name="dose", kind="number", seen=95, missing=5, mean=4.0).missing
+    5
     """
 
     name: str
@@ -97,6 +103,13 @@ class PartyDifference:
     effect : float
         Of means their difference in standard deviations, of deviations the logarithm of their
         ratio, of states and missing cells the difference of shares.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.description.description import PartyDifference
+    >>> unlike = {"party": "north", "column": "dose", "what": "mean"}
+    >>> PartyDifference(**unlike, value=4.0, others=2.0, effect=1.5).effect
+    1.5
     """
 
     party: str
@@ -127,6 +140,15 @@ class Description:
         The largest first; empty where single parties are not known.
     withheld : int
         Counts of fewer rows of a party were withheld; 0: none was.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal import simulate
+    >>> table = pd.DataFrame({"dose": [float(row % 7) for row in range(60)]})
+    >>> description = simulate("describe", [table[:30], table[30:]]).model
+    >>> description.rows, [column.name for column in description.columns]
+    (60, ['dose'])
     """
 
     rows: int

@@ -126,6 +126,17 @@ class BayesianNetwork(Answers):
     DataError
         If names repeat, shapes do not fit, states repeat, parents form a cycle, or a table does not
         hold probabilities; the message names the variable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+    >>> rain, wet = np.array([0.8, 0.2]), np.array([[0.9, 0.1], [0.0, 1.0]])
+    >>> states = (("no", "yes"), ("no", "yes"))
+    >>> network = BayesianNetwork(("rain", "wet"), states, ((), (0,)), (rain, wet))
+    >>> network.predict(pd.DataFrame({"wet": ["no", "yes"]}), "rain").tolist()
+    ['no', 'yes']
     """
 
     KIND: ClassVar[str] = "Bayesian network"

@@ -113,7 +113,7 @@ class _Independences(NamedTuple):
         return {(i, j) for i, j in found.tolist()}
 
     def replaced(self, pairs: Sequence[Pair], other: _Independences) -> _Independences:
-        """Return these with those of some pairs from others."""
+        """Return these results, with those of ``other`` for the given pairs."""
         adjacent, separators = self.adjacent.copy(), self.separators.copy()
         for i, j in pairs:
             adjacent[i, j] = adjacent[j, i] = other.adjacent[i, j]

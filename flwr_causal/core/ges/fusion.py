@@ -178,6 +178,14 @@ def fuse(
         If there is no DAG, or one is cyclic, of the wrong shape, or names a variable outside.
     ConfigError
         If ``ties`` or ``before`` does not fit the variables, or ``before`` is cyclic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import fuse
+    >>> fusion = fuse([np.array([[0, 1]]), np.array([[1, 2]])], num_variables=3)
+    >>> fusion.edges.tolist(), fusion.support.tolist()
+    ([[0, 1], [1, 2]], [1, 1])
     """
     variables = _by_ties(ties, num_variables)
     stack = stack_dags(dags, variables)

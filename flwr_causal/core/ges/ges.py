@@ -86,6 +86,16 @@ def ges(
         If the table cannot be used, or ``start`` has a cycle or contradicts the knowledge.
     ConfigError
         For an impossible option.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import ges
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.normal(size=500)])
+    >>> ges(rows, score="gaussian-bic").kind
+    'cpdag'
     """
     if score == "gaussian-bic":
         moments = as_moments(table)

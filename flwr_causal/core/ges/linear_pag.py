@@ -57,6 +57,16 @@ def pag_search(
         If a value is missing, or a variable is constant.
     ConfigError
         If the knowledge names a variable that the data do not have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import pag_search
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.normal(size=500)])
+    >>> pag_search(rows).kind
+    'pag'
     """
     moments = as_moments(moments_or_data)
     moments.require_complete()

@@ -1,1 +1,1 @@
-"""Causal graphs: what they are, what is known of them, how they compare, how they are drawn."""
+"""Causal graphs, background knowledge, metrics and drawings."""

@@ -105,6 +105,14 @@ class DoubtfulEdge(NamedTuple):
         In words.
     decided_by
         In words.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> edge = simulate("moments", federated_linear(4, 400, 2)[0]).doubtful_edges()[0]
+    >>> edge.about in ("presence", "direction")
+    True
     """
 
     cause: str

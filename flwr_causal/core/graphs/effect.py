@@ -28,6 +28,13 @@ class Effect(NamedTuple):
     adjustment_set
         The variables that were adjusted for. None where the estimate is no adjustment: it is 0 by
         the graph, or combines the effects along all directed paths.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.effect import Effect
+    >>> effect = Effect(-4.0, 0.5, (-5.0, -3.0), ("age",))
+    >>> effect.interval[1] < 0
+    True
     """
 
     value: float

@@ -50,7 +50,7 @@ class PairTest(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitCheck:
-    """What speaks against a graph; see docs/after_the_graph.md for what it can and cannot tell.
+    """What speaks against a graph; see docs/effects.md for what it can and cannot tell.
 
     Attributes
     ----------
@@ -76,6 +76,14 @@ class FitCheck:
         there are none.
     held_out_by : str
         What was held out, in words.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> check = simulate("moments", federated_linear(4, 400, 2)[0]).fit_check()
+    >>> list(check.independencies.columns[:3])
+    ['first', 'second', 'given']
     """
 
     independencies: pd.DataFrame

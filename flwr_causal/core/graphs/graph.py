@@ -124,6 +124,13 @@ class CausalGraph(SingleThreaded):
     DataError
         If names repeat, a shape does not fit, or a number is not finite; if the marks are not those
         of a PAG, or another kind has marks.
+
+    Examples
+    --------
+    >>> from flwr_causal import CausalGraph
+    >>> graph = CausalGraph(("dose", "pressure"), [[0, -4.0], [0, 0]])
+    >>> graph.edges(), graph.is_acyclic()
+    ([('dose', 'pressure', -4.0)], True)
     """
 
     names: tuple[str, ...]
@@ -408,7 +415,7 @@ class CausalGraph(SingleThreaded):
         ]
 
     def with_knowledge(self, knowledge: Knowledge) -> Self:
-        """Return the graph with what background knowledge says of its edges.
+        """Return the graph with the required and allowed edges of background knowledge.
 
         What knowledge decides is then in no doubt (:func:`~core.graphs.doubt.doubtful_edges`).
 
@@ -618,7 +625,7 @@ class CausalGraph(SingleThreaded):
         return self._among([self.names.index(name) for name in names])
 
     def around(self, name: str, steps: int = 1) -> Self:
-        """Return the graph of a variable and of those within so many edges of it, in any direction.
+        """Return the subgraph within a number of edges of a variable, in any direction.
 
         All edges among these variables are kept, lagged ones too; ``graph.around("x").draw()``
         draws a neighbourhood.
@@ -778,7 +785,7 @@ class CausalGraph(SingleThreaded):
         return replace(self, kind="dag", weights=np.where(extension, self.weights, 0.0))
 
     def to_pag(self, names: Sequence[str]) -> CausalGraph:
-        """Return the PAG of this DAG over some of its variables; the others are hidden.
+        """Return the PAG of this DAG over some variables; all others are hidden.
 
         A PAG returns itself, in the order of the names. All weights of the result are 1.
 
@@ -917,7 +924,7 @@ class CausalGraph(SingleThreaded):
         return adjustment.is_possible_cause(ways, *ends)
 
     def _refuse_marks(self, what: str) -> None:
-        """Raise a DataError of what a PAG does not have."""
+        """Raise a DataError if the graph is a PAG, with ``what`` a PAG has or lacks."""
         if self.marks is not None:
             raise DataError(f"a PAG has {what}")
 
@@ -1158,7 +1165,7 @@ class CausalGraph(SingleThreaded):
         if not isinstance(other, CausalGraph):
             return False
         return all(
-            _same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
+            _equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
         )
 
 
@@ -1178,7 +1185,7 @@ def _drawing() -> ModuleType:
     return drawing
 
 
-def _same(one: object, two: object) -> bool:
+def _equal(one: object, two: object) -> bool:
     """Whether two values of a field are equal; arrays are equal in shape and all entries."""
     if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
         return np.array_equal(one, two)

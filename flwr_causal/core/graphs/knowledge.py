@@ -115,6 +115,7 @@ class Knowledge:
 
     Examples
     --------
+    >>> from flwr_causal import Knowledge
     >>> known = Knowledge(required=[("dose", "effect")], tiers=[("age",), ("dose", "effect")])
     >>> known.masks(("effect", "age", "dose")).allowed.astype(int)
     array([[0, 0, 0],

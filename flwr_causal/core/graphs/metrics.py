@@ -111,6 +111,13 @@ def structural_hamming_distance(
         If the graphs have different variables.
     ConfigError
         If ``reversed_counts`` is neither 1 nor 2.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import structural_hamming_distance
+    >>> truth, found = [[0, 1, 0], [0, 0, 1], [0, 0, 0]], [[0, 1, 0], [0, 0, 0], [0, 1, 0]]
+    >>> structural_hamming_distance(truth, found)
+    1
     """
     if reversed_counts not in (1, 2):
         raise ConfigError(f"reversed_counts is {reversed_counts}: expected 1 or 2")
@@ -139,6 +146,13 @@ def moral_hamming_distance(truth: GraphLike, estimate: GraphLike) -> int:
     ------
     DataError
         If the graphs have different variables.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import moral_hamming_distance
+    >>> truth, found = [[0, 1, 0], [0, 0, 1], [0, 0, 0]], [[0, 1, 0], [0, 0, 0], [0, 1, 0]]
+    >>> moral_hamming_distance(truth, found)
+    1
     """
     true, found = aligned(truth, estimate)
     return int(np.triu(true.moral() != found.moral()).sum())
@@ -197,6 +211,13 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
     ------
     DataError
         If the graphs have different variables, or the truth of a PAG is neither a DAG nor a PAG.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import compare
+    >>> truth, found = [[0, 1, 0], [0, 0, 1], [0, 0, 0]], [[0, 1, 0], [0, 0, 0], [0, 1, 0]]
+    >>> compare(truth, found)["shd"], compare(truth, found)["tpr"]
+    (1, 0.5)
     """
     if any(isinstance(one, CausalGraph) and one.marks is not None for one in (truth, estimate)):
         return _compare_marked(truth, estimate)
@@ -347,6 +368,13 @@ def auroc(scores: GraphLike, truth: GraphLike) -> float:
     ------
     DataError
         If a score is negative or not finite, or the shapes or names differ.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import auroc
+    >>> truth = [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    >>> auroc([[0, 3, 1], [0, 0, 2], [0, 0, 0]], truth)
+    1.0
     """
     strengths, edges = _ranked(scores, truth)
     num_true = int(edges.sum())
@@ -366,6 +394,13 @@ def auprc(scores: GraphLike, truth: GraphLike) -> float:
     of the curve overestimate the area (Davis & Goadrich, 2006).
 
     Parameters and errors are those of `auroc`; the result is NaN if the truth has no edges.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import auprc
+    >>> truth = [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    >>> auprc([[0, 3, 1], [0, 0, 2], [0, 0, 0]], truth)
+    1.0
     """
     strengths, edges = _ranked(scores, truth)
     if not edges.any():
@@ -416,6 +451,13 @@ def binary_auroc(
         If a weight is not finite, or the shapes or names differ.
     ConfigError
         If the threshold is negative or not finite.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import binary_auroc
+    >>> truth = [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    >>> binary_auroc([[0, 3, 0], [0, 0, 2], [0, 0, 0]], truth, count_diagonal=False)
+    1.0
     """
     if not (np.isfinite(threshold) and threshold >= 0):
         raise ConfigError(f"threshold is {threshold}: expected a number from 0 up")
@@ -495,6 +537,12 @@ def effect_error(truth: GraphLike, estimate: GraphLike) -> float:
     ------
     DataError
         If a graph is no DAG, or the variables differ.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import effect_error
+    >>> effect_error([[0, 2], [0, 0]], [[0, 1], [0, 0]])
+    0.5
     """
     true, found = aligned(truth, estimate)
     size = len(true.names)
@@ -535,6 +583,12 @@ def varsortability(
     ------
     DataError
         If the number of variances differs, or one is negative or not finite.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import varsortability
+    >>> varsortability([[0, 1], [0, 0]], [1.0, 3.0])
+    1.0
     """
     spread = np.asarray(variances, dtype=np.float64)
     return _sortability(graph, spread, names, "variances")
@@ -551,6 +605,12 @@ def r2_sortability(
 
     Parameters, results and errors are those of `varsortability`, with ``shares``, each from 0 to 1,
     in place of ``variances``.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.graphs.metrics import r2_sortability
+    >>> r2_sortability([[0, 1], [0, 0]], [0.2, 0.4])
+    1.0
     """
     return _sortability(graph, np.asarray(shares, dtype=np.float64), names, "shares")
 

@@ -188,7 +188,7 @@ def fitted(
     columns, d = columns_of(widths), graph.shape[1]
     found = np.zeros((sum(widths), sum(widths[:d])))
     for j, part in enumerate(moments_of_variables(moments, d)[:d]):
-        causes = _of(columns, np.flatnonzero(graph[:, j]))
+        causes = _columns_of(columns, np.flatnonzero(graph[:, j]))
         across = part.second[np.ix_(causes, columns[j])]
         found[np.ix_(causes, columns[j])] = solved(part.second[np.ix_(causes, causes)], across)
     return found
@@ -204,10 +204,12 @@ class _Evidence:
 
     def gain(self, i: int, j: int, others: IntArray) -> float:
         """Return the logarithm of the factor by which a cause changes the generalised variance."""
-        given = _of(self.free, others)
+        given = _columns_of(self.free, others)
         with_it = np.concatenate([given, self.free[i]])
         second, effect = self.own.second, self.free[j]
-        return min(_log_left(second, with_it, effect) - _log_left(second, given, effect), 0.0)
+        return min(
+            _log_variance(second, with_it, effect) - _log_variance(second, given, effect), 0.0
+        )
 
     def support(self, i: int, j: int, others: IntArray, effect: FloatArray | None) -> float:
         """Return the support of an edge that has an effect in the common graph, or is added."""
@@ -215,7 +217,7 @@ class _Evidence:
         if effect is None:
             cost = 0.5 * len(self.free[i]) * len(self.free[j]) * np.log(self.own.n)
             return float(-half * self.gain(i, j, others) - cost)
-        given, cause, own = _of(self.free, others), self.columns[i], self.columns[j]
+        given, cause, own = _columns_of(self.free, others), self.columns[i], self.columns[j]
         columns = np.concatenate([given, cause, own])
         second, known = self.own.second[np.ix_(columns, columns)], np.arange(len(given))
         at, end = len(given), len(given) + len(cause)
@@ -223,17 +225,17 @@ class _Evidence:
         # The effect's columns without what the common effect of the cause explains.
         change = np.eye(len(columns))
         change[at:end, end:] -= effect
-        with_it = _log_left(change.T @ second @ change, known, mine)
-        return float(half * (_log_left(second, known, mine) - with_it))
+        with_it = _log_variance(change.T @ second @ change, known, mine)
+        return float(half * (_log_variance(second, known, mine) - with_it))
 
 
-def _of(columns: Sequence[IntArray], variables: IntArray) -> IntArray:
+def _columns_of(columns: Sequence[IntArray], variables: IntArray) -> IntArray:
     """Return the columns of variables side by side."""
     none = np.empty(0, dtype=np.intp)
     return np.concatenate([none, *[columns[k] for k in variables]])
 
 
-def _log_left(second: FloatArray, given: IntArray, own: IntArray) -> float:
+def _log_variance(second: FloatArray, given: IntArray, own: IntArray) -> float:
     """Return the logarithm of the generalised variance of columns, given others."""
     both = np.concatenate([given, own])
     among = second[np.ix_(both, both)]

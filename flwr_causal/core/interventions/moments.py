@@ -125,9 +125,9 @@ def moments_by_variable(
 
 
 def about_others(products: FloatArray, groups: BoolArray, level: BoolArray) -> FloatArray:
-    """Return the products of some groups; those with a level of their own have that of the others.
+    """Return groups' products, with groups of another level moved to the mean of the others.
 
-    Where all of them have one, they keep it.
+    Where all groups have another level, they keep it.
     """
     level = level & groups
     others = products[groups & ~level].sum(axis=0)

@@ -224,7 +224,7 @@ def find_targets(
     num_variables
         d.
     search
-        Returns the graph, ``(m, d)``, given what is replaced and what is shifted, ``(K, d)`` each,
+        Returns the graph, ``(m, d)``, given the replaced and the shifted targets, ``(K, d)`` each,
         see :func:`~flwr_causal.core.interventions.moments.moments_by_variable`. There is a party
         that does not act on a variable. An edge that is True both ways has an open direction.
     """
@@ -331,7 +331,7 @@ def _largest(gains: FloatArray) -> BoolArray:
 
 
 class _Members:
-    """The members of a class, by what they say of the parties' mechanisms.
+    """DAGs of a class, compared by how many parties' mechanisms differ.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Numbers of several parties, each compared with those of the others that agree with each other.
+"""Compare each party's numbers with the parties that agree with each other.
 
 A number, such as an effect, is known at each party with a standard error. The numbers of parties
 that agree vary by their standard errors, or more where these are too small: of rows that are not
@@ -38,7 +38,7 @@ LEAST_PRIOR, MOST_PRIOR = 2.0, 1e3
 
 
 class Compared(NamedTuple):
-    """Numbers of each party beside those of the others that agree, each of shape (R, K).
+    """Each party's numbers and the mean of the agreeing parties, each of shape (R, K).
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Compared(NamedTuple):
 def compared(
     values: FloatArray, variances: FloatArray, degrees: FloatArray, *, exact: bool = False
 ) -> Compared:
-    """Compare each party's numbers with those of the others that agree.
+    """Compare each party's numbers with the mean of the agreeing parties.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def compared(
 def _left_out(
     values: FloatArray, weights: FloatArray, inside: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return of each party its distance from the mean of the others, its square in errors, weights.
+    """Return each party's distance from the mean of the others, its square in errors, and weights.
 
     ``inside`` are the weights of those that make up the mean, 0 of others. The square is by how
     much Cochran's Q of the party and these others falls without the party.
@@ -151,7 +151,7 @@ def _agreeing(values: FloatArray, weights: FloatArray, known: BoolArray) -> Bool
 def _variation(
     values: FloatArray, inside: FloatArray, agree: BoolArray, squares: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variation of the others in units of their errors, and its degrees of freedom.
+    """Return the variation of the agreeing parties in errors, and its degrees of freedom.
 
     Both of shape (R, K): of party k without k. The variation is at least 1.
     """

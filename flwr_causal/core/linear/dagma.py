@@ -76,6 +76,16 @@ def dagma(
         number for each edge. The default is that of the authors' code.
     tolerance
         Relative decrease of the objective at which a stage ends.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import dagma
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.normal(size=500)])
+    >>> dagma(rows).adjacency.tolist()
+    [[False, True], [False, False]]
     """
     moments, masks = prepared(
         moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance

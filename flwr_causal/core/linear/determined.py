@@ -105,7 +105,7 @@ def determined(
     kept: BoolArray | None = None,
     share: float = RESIDUAL_SHARE,
 ) -> Relations:
-    """Return the variables that leave the search, and those that determine each of them.
+    """Return the variables that others determine exactly, and for each of them which.
 
     A number is determined if its value is a linear combination of columns of other variables, a
     category if all of its columns are. Of what is left nothing determines another.
@@ -153,7 +153,7 @@ def determined(
 
 
 class Separation(NamedTuple):
-    """What is done to the second moments of m variables and lags before a search.
+    """How second moments of m variables and lags are changed before a search.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class Separation(NamedTuple):
         return replace(moments, second=self.of(moments.second)) if self.changes else moments
 
     def masks(self, masks: EdgeMasks) -> EdgeMasks:
-        """Return the masks of edges, shape (m, m), with required edges alone of what leaves."""
+        """Return masks, shape (m, m), in which variables that leave have required edges only."""
         free = ~(self.leaving[:, None] | self.leaving)
         return masks._replace(allowed=masks.allowed & free | masks.required)
 
@@ -221,7 +221,7 @@ def separation(
     numbers: Sequence[bool] | None = None,
     share: float = RESIDUAL_SHARE,
 ) -> Separation:
-    """Return the variables that leave the search, and what is done to the second moments.
+    """Return the variables that leave the search, and the change of the second moments.
 
     Variables are judged by their values at the same step; they leave with all their lags.
 

@@ -76,7 +76,7 @@ class Blocks(NamedTuple):
 
 
 class Contrast(NamedTuple):
-    """What is asked: the change of the cause's columns, and the weights of the effect's."""
+    """The change of the cause's columns, and the weights of the effect's columns."""
 
     change: FloatArray
     outcome: FloatArray

@@ -98,7 +98,7 @@ def about_one_mean(products: FloatArray) -> FloatArray:
 
 
 def between_units(sums: FloatArray, counts: FloatArray | IntArray) -> FloatArray:
-    """Return what sums of rows say of the means of units, shape (1 + s, 1 + s).
+    """Return the products of the means of units, shape (1 + s, 1 + s), from sums of rows.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _beyond_chance(shares: FloatArray, chance: FloatArray) -> BoolArray:
 
 
 def unlike_spreads(variances: FloatArray, rows: FloatArray) -> BoolArray:
-    """Return where a party's variance of a column is unlike that of the others, shape (K, d).
+    """Return where a party's variance of a column differs from the other parties', shape (K, d).
 
     Beyond :data:`SPREAD_ERRORS` standard errors of its logarithm, for noise of kurtosis 9 as of a
     t distribution with 5 degrees of freedom, and by :data:`LEAST_SPREAD` in standard deviations.

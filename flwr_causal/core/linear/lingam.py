@@ -235,7 +235,7 @@ class OrderProblem:
 
 @dataclass(frozen=True, eq=False)
 class OrderSearch:
-    """Where the searches are, and what is known.
+    """State of the searches over orders, with the negentropies that are known.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class OrderSearch:
         return found
 
     def turning_loss(self, problem: OrderProblem, order: Sequence[int]) -> FloatArray:
-        """Return what turning each edge of an order's graph costs in nats, shape (d, d).
+        """Return the cost in nats of turning each edge of an order's graph, shape (d, d).
 
         An edge is turned where its cause moves behind its effect, or the effect before the cause,
         whichever scores better; all others keep their order. 0 where there is no edge, or where
@@ -295,7 +295,7 @@ def begin(problem: OrderProblem, seed: int) -> OrderSearch:
 
 @single_threaded()
 def advance(problem: OrderProblem, search: OrderSearch, means: FloatArray) -> OrderSearch:
-    """Return the searches after all moves that lower the score with what is now known.
+    """Continue the searches with the negentropies that they wanted; return them.
 
     Parameters
     ----------
@@ -334,6 +334,16 @@ def lingam(
         If the data are not a table of finite numbers, or a variable is constant.
     ConfigError
         If the knowledge does not fit the variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import lingam
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.exponential(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.exponential(size=500)])
+    >>> lingam(rows).adjacency.tolist()
+    [[False, True], [False, False]]
     """
     moments = as_moments(data)
     moments.require_varying()

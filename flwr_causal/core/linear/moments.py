@@ -390,7 +390,7 @@ def with_rows(moments: Sequence[Moments], together: Sequence[FloatArray]) -> tup
 
 
 def require_varying(moments: Sequence[Moments]) -> None:
-    """Raise a DataError if a variable is constant in the rows of its own moments.
+    """Raise a DataError if a variable is constant in the rows to which it is fitted.
 
     Other variables may be constant in these rows: interventions can hold them fixed.
     """

@@ -84,6 +84,16 @@ def notears(
         If the data are not a table of finite numbers.
     ConfigError
         If an option is out of range, or the knowledge does not fit the variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import notears
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.normal(size=500)])
+    >>> notears(rows).adjacency.tolist()
+    [[False, True], [False, False]]
     """
     moments, masks = prepared(
         moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance

@@ -157,7 +157,7 @@ class OrderRoom(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """How the parents of each variable were chosen: what a further candidate would have changed.
+    """How each variable's parents were chosen, and where a further candidate changes it.
 
     Candidates are added one after the other, each time the best one. Without a candidate that was
     not added, or with one that would be added at no step, the same parents are chosen. A sweep asks
@@ -282,7 +282,7 @@ def _would_be_added(
 
 @compiled_inside
 def _copy_path(paths: Paths, source: Integer, target: Integer) -> None:
-    """Copy what is kept of a variable to another row."""
+    """Copy the path of a variable to another row."""
     length = paths.length[source]
     paths.length[target] = length
     paths.first[target], paths.last[target] = paths.first[source], paths.last[source]
@@ -317,7 +317,7 @@ def _log_determinant(matrix: FloatArray, size: int) -> float:
 
 @compiled_inside
 def _lay_out(task: SearchTask, room: OrderRoom, count: int) -> None:
-    """Lay the columns of the candidates one after the other."""
+    """Write the columns of the candidates side by side."""
     at = 0
     for slot in range(count):
         room.start[slot] = at
@@ -376,8 +376,8 @@ def _enter(
 
 
 @compiled_inside
-def _left(room: OrderRoom, slot: int, width: int) -> float:
-    """Return what is left of a variable with one more parent, the candidate at ``slot``.
+def _residual(room: OrderRoom, slot: int, width: int) -> float:
+    """Return the residual variance of a variable with one more parent, the candidate at ``slot``.
 
     Of a variable of one column it is the residual variance (no logarithm), of one of several
     columns the log determinant of their residual covariance.
@@ -471,7 +471,7 @@ def _grow(
                     continue
                 left = max(room.left[0, 0] - shared * shared / variance, RESIDUAL_FLOOR)
             elif _varies(room, slot):
-                left = _left(room, slot, width)
+                left = _residual(room, slot, width)
             else:
                 continue
             cost = task.growth * task.costs[child, room.candidates[slot]]

@@ -332,7 +332,7 @@ def order_score(
     if isinstance(moments, Moments):
         moments = [moments] * (moments.d if num_targets is None else num_targets)
     parents = np.asarray(adjacency)[:, : len(moments)] != 0
-    logs = [_log_left(moments, widths, parents[:, j], j) for j in range(len(moments))]
+    logs = [_log_residual(moments, widths, parents[:, j], j) for j in range(len(moments))]
     rows = np.array([own.n for own in moments], dtype=np.float64)
     return _score_of(np.array(logs), rows, parents, masks, edge_cost)
 
@@ -344,7 +344,7 @@ def _score_of(
     masks: EdgeMasks,
     edge_cost: float | FloatArray | None,
 ) -> float:
-    """Return the score from the logarithms of what the parents leave of each variable."""
+    """Return the score from the logarithms of each variable's residual variance."""
     d, fit = len(logs), 0.5 * float(rows @ logs)
     if edge_cost is not None:
         free_edges = parents & ~np.asarray(masks.required, dtype=bool)[:, :d]
@@ -356,10 +356,10 @@ def _score_of(
     return score + spread + choices + free[0] * log(2)
 
 
-def _log_left(
+def _log_residual(
     moments: Sequence[Moments], widths: Sequence[int] | None, parents: BoolArray, child: int
 ) -> float:
-    """Return the logarithm of what the parents leave of a variable."""
+    """Return the logarithm of a variable's residual variance given its parents."""
     if widths is None:
         return _log_variance(moments[child], parents, child)
     return _log_determinant(moments[child], columns_of(widths), parents, child)
@@ -589,14 +589,14 @@ class MomentOrders:
         return result
 
     def _score(self, parents: BoolArray) -> float:
-        logs = np.array([self._log_left(parents[:, j], j) for j in range(self.d)])
+        logs = np.array([self._log_residual(parents[:, j], j) for j in range(self.d)])
         return _score_of(logs, self.rows, parents, self.masks, self.edge_cost)
 
-    def _log_left(self, parents: BoolArray, child: int) -> float:
+    def _log_residual(self, parents: BoolArray, child: int) -> float:
         # The graphs of several starts have most families in common.
         key = (child, parents.tobytes())
         if key not in self._known:
-            self._known[key] = _log_left(self.moments, self.widths, parents, child)
+            self._known[key] = _log_residual(self.moments, self.widths, parents, child)
         return self._known[key]
 
     def _costs(self, now: float, lagged: float) -> FloatArray:

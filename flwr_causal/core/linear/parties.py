@@ -34,7 +34,7 @@ VARIES = 1e-12
 
 
 def lacking_parties(moments: Mapping[str, Moments] | None) -> str:
-    """Return why nothing can be said of each party; empty where the moments of two are known."""
+    """Return why parties cannot be compared; empty where the moments of two are known."""
     if moments is not None and len(moments) > 1:
         return ""
     return (

@@ -86,6 +86,16 @@ def order_search(
         If the data are not a table of finite numbers, or a variable is constant.
     ConfigError
         If an option is out of range, or the knowledge does not fit the variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import order_search
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=500)
+    >>> rows = np.column_stack([cause, 2 * cause + rng.normal(size=500)])
+    >>> order_search(rows).adjacency.tolist()
+    [[False, True], [False, False]]
     """
     moments = as_moments(moments_or_data)
     moments.require_complete()

@@ -111,6 +111,16 @@ def notears_mlp(
     ConfigError
         If torch or the device is missing, an option is out of range, or the knowledge contradicts
         itself or the names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.solvers import notears_mlp
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.normal(size=100)
+    >>> rows = np.column_stack([cause, np.tanh(2 * cause) + 0.3 * rng.normal(size=100)])
+    >>> notears_mlp(rows, hidden=(2,), max_iterations=10).names
+    ('x0', 'x1')
     """
     check_at_least_zero(sparsity=sparsity, decay=decay, threshold=threshold, tolerance=tolerance)
     moments = as_moments(rows)

@@ -131,7 +131,7 @@ def _least(low: float, high: float, holds: Callable[[float], bool]) -> float:
 
 
 def shared(multiplier: float, share: float) -> tuple[float, float]:
-    """Return the noise of two mechanisms that lose together what one of ``multiplier`` does.
+    """Split the budget of one Gaussian mechanism: return the noise multipliers of two.
 
     Parameters
     ----------

@@ -64,6 +64,14 @@ class AncestralModel(Answers):
     ------
     DataError
         If the graph is no PAG of these variables, or the moments are of other columns.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> run = simulate("moments", federated_linear(3, 200, 2)[0], hidden_causes=True)
+    >>> run.model.graph.kind
+    'pag'
     """
 
     KIND: ClassVar[str] = "ancestral model"

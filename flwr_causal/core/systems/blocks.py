@@ -108,6 +108,15 @@ class BlockModel(SystemWithEffects):
     ------
     DataError
         If the moments are those of other columns, or marks or edges have another shape.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal import simulate
+    >>> table = pd.DataFrame({"drug": ["a", "b"] * 40, "dose": [1.0, 2.0, 1.2, 2.1] * 20})
+    >>> model = simulate("moments", [table[:40], table[40:]]).model
+    >>> model.sample(5, seed=0).shape
+    (5, 2)
     """
 
     KIND: ClassVar[str] = "model of numbers and categories"

@@ -37,6 +37,14 @@ class SystemWithEffects(Answers):
     """Base of the systems of a DAG, or of its class, with the moments of their columns.
 
     Subclasses say which variables, moments and edges they have.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> model = simulate("moments", federated_linear(3, 200, 2)[0]).model
+    >>> model.can("total_effect"), model.total_effect("x0", "x1").interval is not None
+    (True, True)
     """
 
     if TYPE_CHECKING:

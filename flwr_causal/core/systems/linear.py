@@ -124,6 +124,14 @@ class LinearModel(SystemWithEffects):
     DataError
         If names repeat, an array has another shape or an entry that is not a finite number, a noise
         variance is negative, the weights have a directed cycle, or moments are of other variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.core.systems.linear import LinearModel
+    >>> model = LinearModel(("x", "y"), np.array([[0, 2.0], [0, 0]]), np.zeros(2), np.ones(2))
+    >>> model.do({"x": 3.0}).mean().tolist()
+    [3.0, 6.0]
     """
 
     KIND: ClassVar[str] = "linear model"

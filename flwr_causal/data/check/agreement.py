@@ -103,6 +103,16 @@ class Agreement:
         The parties of each group, where parties add up in groups; else empty.
     noted : object
         What a method has noted of the parties' reports, for its training.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.check.agreement import Agreement
+    >>> rows = {"north": 60, "south": 40}
+    >>> kinds = ("numeric", "numeric")
+    >>> agreed = Agreement(("x", "y"), kinds, rows, np.zeros(2), np.ones(2), {}, ())
+    >>> agreed.names, sum(agreed.rows.values())
+    (('x', 'y'), 100)
     """
 
     names: tuple[str, ...]

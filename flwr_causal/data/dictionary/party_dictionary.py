@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartyDictionary:
-    """The dictionary, with what a party says of its own table.
+    """The dictionary, with a party's map of its names, codes and units.
 
     Parameters
     ----------

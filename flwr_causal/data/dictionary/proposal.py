@@ -187,7 +187,7 @@ def proposed(parties: Mapping[str, Mapping[str, PartyColumn]]) -> tuple[str, int
     Parameters
     ----------
     parties : mapping of str to mapping
-        By party, what is known of its columns.
+        By party, the facts about its columns.
     """
     names = list(dict.fromkeys(name for own in parties.values() for name in own))
     lines = [
@@ -344,7 +344,7 @@ def _block(
 def _question_of_lacking(
     name: str, kind: str, lacking: Mapping[str, Mapping[str, PartyColumn]]
 ) -> str:
-    """Return the question about parties that lack a column, with what it may be called there."""
+    """Return the question about parties that lack a column, with its likely name there."""
     numeric = kind in NUMERIC
     alike = []
     for party, alone in lacking.items():

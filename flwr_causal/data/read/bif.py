@@ -95,6 +95,18 @@ def read_bif(path: str | Path) -> BayesianNetwork:
     DataError
         If the file is missing, is not a BIF file, or holds no valid network; the message names the
         file and the variable.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from flwr_causal.data.read.bif import read_bif
+    >>> rain = "variable rain { type discrete [2] { no, yes }; }"
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rain.bif")
+    ...     _ = path.write_text(rain + "probability (rain) { table 0.8, 0.2; }")
+    ...     print(read_bif(path).states)
+    (('no', 'yes'),)
     """
     path = Path(path)
     try:
@@ -124,6 +136,18 @@ def write_bif(network: BayesianNetwork, path: str | Path) -> None:
         The network.
     path : str or Path
         The file, which is compressed by gzip if the name ends in ``.gz``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from flwr_causal.data.read.bif import read_bif, write_bif
+    >>> from flwr_causal.data.synthetic.discrete import random_network
+    >>> network = random_network(3, seed=0)
+    >>> with TemporaryDirectory() as folder:
+    ...     write_bif(network, Path(folder, "network.bif"))
+    ...     print(read_bif(Path(folder, "network.bif")).names == network.names)
+    True
     """
     content = ("\n".join(_lines(network)) + "\n").encode()
     with writing(path, "network") as file:
@@ -400,7 +424,7 @@ class Tokens:
         return self.text(start, self.place - 1)
 
     def text(self, start: int, stop: int) -> str:
-        """Return the text of some tokens, by their places, with what lies around them."""
+        """Return the source text from the token ``start`` up to the token ``stop``."""
         return self._text[self._spans[start - 1][1] : self._spans[stop][0]]
 
 

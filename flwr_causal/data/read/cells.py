@@ -1,4 +1,4 @@
-"""The number that a cell of a table holds, whatever the other cells hold.
+"""Read the number in a cell, whatever the other cells hold.
 
 One rule for all columns and all kinds of files: a number is itself, a text is the number that
 Python's ``float`` reads, true and false are 1 and 0, as texts in any case of letters, and all else

@@ -1,4 +1,4 @@
-"""Where the rows of a table are, and how they are written: what a path says, or a description.
+"""Where the rows of a table are and how they are written, from a path or a table description.
 
 A path names a file of rows, whose suffix says its format, or a table description: a TOML file whose
 name ends in ``.table.toml``. A description names a file and how it is written (separator, decimal
@@ -341,7 +341,7 @@ def _check_text(content: dict[str, Any]) -> None:
 
 
 def _check_query(content: dict[str, Any]) -> None:
-    """Check what is said of a database; messages hold no value."""
+    """Check the entries of a table description about a database; messages hold no value."""
     for key in ("url-variable", "query"):
         if key not in content:
             raise DataError(f"'{key}' is missing: a database needs 'url-variable' and 'query'")

@@ -292,7 +292,7 @@ def _version_of(origin: Origin) -> tuple[int, ...]:
 def _pieces_read(
     path: Path, by_cell: bool, reading: Reading
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, list[DictionaryFault]]]:
-    """Yield the rows of a file in pieces: their cells, as they are read, and what does not fit."""
+    """Yield a file's rows in pieces: their cells, the values read from them, and the faults."""
     row = 1
     for cells in _file_pieces(path, by_cell, reading.of_cells):
         if reading.dictionary is None:

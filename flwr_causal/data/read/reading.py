@@ -47,7 +47,7 @@ COMMAS = str.maketrans(",.", ".,")
 
 
 class Reading(NamedTuple):
-    """What a run says about the columns of a table that may be read in several ways.
+    """How a run reads columns that can be read in several ways.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ AS_THEY_ARE = Reading()
 
 
 def typed(column: pd.Series, codes: int = 0) -> pd.Series:
-    """Return a column of texts as what its texts are: numbers, truth values, or text.
+    """Convert a column of texts to numbers, truth values or text, as all of its texts allow.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def with_points(column: pd.Series) -> pd.Series:
 
 
 def of_cells(cells: Sequence[Any]) -> pd.Series:
-    """Return a column of the cells of a workbook or a database, each with a type of its own.
+    """Return a column of cells of a workbook or a database, which may have different types.
 
     Numbers, truth values, texts or dates stay what they are. Where numbers or truth values stand
     beside texts the column is read as its texts would be, see :func:`typed`.

@@ -162,7 +162,7 @@ def _cells(origin: Origin, reading: Reading) -> pd.DataFrame:
 def npz_array(
     path: Path, *, shapes: bool = True
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, str]:
-    """Return the table that an NPZ archive holds, the names if there are any, and what it is.
+    """Return the array in an NPZ archive, the names of its columns or None, and its place in words.
 
     Parameters
     ----------
@@ -462,7 +462,7 @@ def delimited_pieces(
 def _as_named(
     frame: pd.DataFrame, header: list[str], text: Delimited, reading: Reading
 ) -> pd.DataFrame:
-    """Return columns of delimited text, by number, as what their texts are, with their names."""
+    """Convert the columns of delimited text by their types, and name them."""
     changed = {
         place: typed(_pointed(column.rename(name), text))
         for place, (name, (_, column)) in enumerate(zip(header, frame.items(), strict=True))
@@ -528,7 +528,7 @@ def spelled_table(path: Path) -> pd.DataFrame:
 
 @contextmanager
 def _unreadable_text(text: Delimited) -> Iterator[None]:
-    """Raise a DataError in place of what readers of text raise."""
+    """Raise a DataError in place of the errors of text readers."""
     try:
         yield
     except UnicodeDecodeError as error:

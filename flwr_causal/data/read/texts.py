@@ -1,4 +1,4 @@
-"""What the text of a cell is: a number, a code, a mark of a missing value, or other text."""
+"""Kinds of texts in cells: a number, a code, a mark of a missing value, or other text."""
 
 from __future__ import annotations
 

@@ -64,6 +64,13 @@ def random_network(
     ------
     ConfigError
         An argument out of range.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.discrete import random_network
+    >>> network = random_network(4, num_states=(2, 2), seed=0)
+    >>> len(network.names), {len(states) for states in network.states}
+    (4, {2})
     """
     low, high = num_states
     most = int(1 / LEAST_PROBABILITY) - 1
@@ -139,6 +146,13 @@ def federated_discrete(
     ------
     ConfigError, DataError
         An argument out of range; fewer rows than the parties need.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.discrete import federated_discrete
+    >>> tables, network = federated_discrete(4, 100, 2)
+    >>> [table.shape for table in tables], list(tables[0]) == list(network.names)
+    ([(50, 4), (50, 4)], True)
     """
     rng = np.random.default_rng(seed)
     network = random_network(

@@ -52,6 +52,14 @@ class SyntheticSystem:
         Effects; row causes column, acyclic, exactly 0 where there is no edge.
     noise_scale : float64 array of shape (d,)
         Standard deviations of the noise e_j.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.linear import SyntheticSystem
+    >>> system = SyntheticSystem(np.array([[0.0, 2.0], [0.0, 0.0]]), np.array([1.0, 0.5]))
+    >>> system.sample(100, seed=0).shape
+    (100, 2)
     """
 
     weights: FloatArray
@@ -112,6 +120,13 @@ def linear_system(
     ConfigError
         If the adjacency is not a square matrix of a DAG, or the bounds are not positive and
         ascending.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.linear import linear_system
+    >>> system = linear_system([[0, 1], [0, 0]], seed=0, noise_scale=2.0)
+    >>> (system.weights != 0).astype(int).tolist(), system.noise_scale.tolist()
+    ([[0, 1], [0, 0]], [2.0, 2.0])
     """
     edges = acyclic_edges(adjacency)
     d = len(edges)
@@ -171,6 +186,13 @@ def federated_linear(
     ------
     ConfigError, DataError
         An argument out of range; fewer rows than the parties need.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> tables, weights = federated_linear(num_variables=3, num_rows=100, num_parties=4)
+    >>> [len(table) for table in tables], list(tables[0]), weights.shape
+    ([25, 25, 25, 25], ['x0', 'x1', 'x2'], (3, 3))
     """
     rng = np.random.default_rng(seed)
     num_edges = edges_per_node * num_variables

@@ -48,7 +48,16 @@ PAPER_MECHANISMS = ("lg", "anm-mlp", "add-gp", "mim")
 
 
 def linear_gaussian(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """LG: a weighted sum of the causes."""
+    """LG: a weighted sum of the causes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.nonlinear import linear_gaussian
+    >>> rng = np.random.default_rng(0)
+    >>> linear_gaussian(rng.normal(size=(50, 2)), rng.normal(size=50), rng).shape
+    (50,)
+    """
     return causes @ _weights(rng, causes.shape[1]) + noise
 
 
@@ -57,6 +66,14 @@ def anm_mlp(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> 
 
     As in the public code, variables are not centred. A variable whose mean is far from 0 saturates
     the units of its effects, so that some edges have no visible effect on the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.nonlinear import anm_mlp
+    >>> rng = np.random.default_rng(0)
+    >>> anm_mlp(rng.normal(size=(50, 2)), rng.normal(size=50), rng).shape
+    (50,)
     """
     inner, outer = (
         _weights(rng, (causes.shape[1], HIDDEN_UNITS)),
@@ -72,12 +89,29 @@ def additive_gaussian_process(
     """ADD-GP: a sum of one smooth function of each cause.
 
     Each is a draw from the Gaussian process with the covariance ``exp(-(x - x')^2 / 2)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.nonlinear import additive_gaussian_process
+    >>> rng = np.random.default_rng(0)
+    >>> additive_gaussian_process(rng.normal(size=(50, 2)), rng.normal(size=50), rng).shape
+    (50,)
     """
     return np.asarray(sum(_gp_draw(x, rng) for x in causes.T) + noise)
 
 
 def additive_index(causes: FloatArray, noise: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """MIM: tanh, cosine and sine of three weighted sums of the causes."""
+    """MIM: tanh, cosine and sine of three weighted sums of the causes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.nonlinear import additive_index
+    >>> rng = np.random.default_rng(0)
+    >>> additive_index(rng.normal(size=(50, 2)), rng.normal(size=50), rng).shape
+    (50,)
+    """
     first, second, third = (causes @ _weights(rng, causes.shape[1]) for _ in range(3))
     return np.tanh(first) + np.cos(second) + np.sin(third) + noise
 
@@ -86,6 +120,14 @@ def step_functions(causes: FloatArray, noise: FloatArray, rng: np.random.Generat
     """Threshold: each cause adds a weight above its threshold and subtracts it below.
 
     Thresholds are uniform on [-1, 1], absolute weights between 0.5 and 2, of either sign.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.nonlinear import step_functions
+    >>> rng = np.random.default_rng(0)
+    >>> step_functions(rng.normal(size=(50, 2)), rng.normal(size=50), rng).shape
+    (50,)
     """
     thresholds = rng.uniform(-1.0, 1.0, causes.shape[1])
     sides = np.where(causes > thresholds, 1.0, -1.0)
@@ -96,6 +138,14 @@ def scaled_noise(causes: FloatArray, noise: FloatArray, rng: np.random.Generator
     """Multiplicative: a weighted sum of the causes, and noise times a function of them.
 
     The factor is ``exp(tanh(another weighted sum))``, between 0.37 and 2.7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr_causal.data.synthetic.nonlinear import scaled_noise
+    >>> rng = np.random.default_rng(0)
+    >>> scaled_noise(rng.normal(size=(50, 2)), rng.normal(size=50), rng).shape
+    (50,)
     """
     mean, inner = (causes @ _weights(rng, causes.shape[1]) for _ in range(2))
     return mean + np.exp(np.tanh(inner)) * noise
@@ -136,6 +186,12 @@ def simulate_nonlinear(
     ------
     ConfigError
         No acyclic graph, an unknown mechanism, or a negative number of rows.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.nonlinear import simulate_nonlinear
+    >>> simulate_nonlinear([[0, 1], [0, 0]], 50, "anm-mlp", seed=0).shape
+    (50, 2)
     """
     edges = acyclic_edges(adjacency)
     if num_rows < 0:
@@ -174,6 +230,13 @@ def deal_packages(num_rows: int, num_parties: int, seed: Seed) -> list[int]:
     ------
     DataError
         Fewer packages than parties.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.nonlinear import deal_packages
+    >>> sizes = deal_packages(1000, 5, seed=0)
+    >>> sum(sizes), min(sizes) >= 50
+    (1000, True)
     """
     num_packages = num_rows // PACKAGE_ROWS
     if num_packages < num_parties:
@@ -244,6 +307,13 @@ def federated_nonlinear(
         An unknown mechanism, graph or kind of sizes, or a number out of range.
     DataError
         If a party would have fewer than two rows, or with "uneven" no package.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
+    >>> tables, truth = federated_nonlinear(5, 200, 2)
+    >>> [table.shape for table in tables], truth.kind
+    ([(100, 5), (100, 5)], 'dag')
     """
     names = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
     _check_mechanisms(names)

@@ -83,6 +83,13 @@ def dynamic_system(
     ------
     ConfigError
         An argument out of range, or no stationary system among 1000 draws.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.series import dynamic_system
+    >>> weights, lagged = dynamic_system(4, order=2, seed=0)
+    >>> weights.shape, lagged.shape
+    ((4, 4), (2, 4, 4))
     """
     if order < 1:
         raise ConfigError(f"order is {order}: a dynamic system has at least one lag")
@@ -155,6 +162,13 @@ def simulate_series(
     ConfigError
         Arrays that do not fit, a length below 1, negative noise or burn-in, or a system that is not
         stationary while ``burn_in`` is not given.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.series import dynamic_system, simulate_series
+    >>> weights, lagged = dynamic_system(3, seed=0)
+    >>> [series.shape for series in simulate_series(weights, lagged, [50, 20])]
+    [(50, 3), (20, 3)]
     """
     W, A = np.asarray(weights, dtype=np.float64), np.asarray(lagged, dtype=np.float64)
     if W.ndim != 2 or A.ndim != 3 or not len(W) == W.shape[1] == A.shape[1] == A.shape[2]:
@@ -237,6 +251,13 @@ def federated_dynamic(
         As :func:`dynamic_system` and :func:`simulate_series`, or fewer than one party or series.
     DataError
         Fewer than two usable rows for each series.
+
+    Examples
+    --------
+    >>> from flwr_causal.data.synthetic.series import federated_dynamic
+    >>> parties, truth = federated_dynamic(3, 100, 2)
+    >>> [len(series) for series in parties], truth.lagged.shape  # one step more than usable rows
+    ([51, 51], (1, 3, 3))
     """
     if num_parties < 1 or series_per_party < 1:
         raise ConfigError(

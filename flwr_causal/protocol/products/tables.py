@@ -275,7 +275,7 @@ class PartyTable(NamedTuple):
         received: Mapping[int, Words],
         totals: Sums,
     ) -> None:
-        """Add the party's part of what it computes with one other party."""
+        """Add the party's part of its products with one other party."""
         first = self.place == block.one
         own = self.rows(block.patterns)[:, block.columns if first else block.others]
         theirs = received[block.other if first else block.one]

@@ -51,7 +51,7 @@ def circuit_blocks(run: RunRecord) -> list[Block]:
 
 
 def _distribution(model: CircuitModel, columns: dict[str, dict[str, Any]]) -> list[Block]:
-    """Return moments of the circuit beside those of the rows, and drawings of the marginals."""
+    """Return the circuit's moments beside the rows' moments, and drawings of the marginals."""
     rows: list[list[Any]] = []
     panels: list[dict[str, Any]] = []
     for name in model.names:

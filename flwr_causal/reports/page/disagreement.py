@@ -1,4 +1,4 @@
-"""What differs at single parties, on the page of a run."""
+"""The section of a run's page on parties that differ."""
 
 from __future__ import annotations
 

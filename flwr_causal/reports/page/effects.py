@@ -111,7 +111,7 @@ def _contrasts(table: pd.DataFrame, cause: str, effect: str) -> list[list[Any]]:
         if len(outcomes) == 2 and outcome == outcomes[0]:
             continue
         changed = (
-            cause if state is None else f"{cause}: {_said(state)} for {_said(row['reference'])}"
+            cause if state is None else f"{cause}: {_text(state)} for {_text(row['reference'])}"
         )
         counted = effect if outcome is None else f"{effect}: {outcome}"
         interval = row["lower"], row["upper"]
@@ -120,7 +120,7 @@ def _contrasts(table: pd.DataFrame, cause: str, effect: str) -> list[list[Any]]:
     return [row for names, several in found.items() for row in _ends(several, *names)]
 
 
-def _said(state: Any) -> str:
+def _text(state: Any) -> str:
     """Return a state, or a value of a number to four digits."""
     return f"{state:.4g}" if isinstance(state, float) else str(state)
 

@@ -90,7 +90,7 @@ def _cell(value: Any) -> Any:
 
 
 def party_columns(run: RunRecord) -> dict[str, dict[str, float]]:
-    """Return by column of the table of parties, what is known of each party's traffic."""
+    """Return each party's traffic, by column of the table of parties."""
     columns = {
         "bytes to it": _by_party(run, SENT),
         "bytes from it": _by_party(run, RECEIVED),
@@ -107,7 +107,7 @@ def party_columns(run: RunRecord) -> dict[str, dict[str, float]]:
 
 
 def _by_party(run: RunRecord, key: str) -> dict[str, dict[int, float]]:
-    """Return by party and by number of the exchange what the history says; not known is left out.
+    """Return the history's numbers by party and exchange; unknown ones are left out.
 
     The parties that replied are those whose seconds are known, and those that failed are listed.
     """

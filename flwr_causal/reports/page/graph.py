@@ -29,7 +29,7 @@ MOST_FORBIDDEN = 200
 def graph_payload(
     graph: CausalGraph, truth: CausalGraph | None, knowledge: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return a graph, how it differs from the truth, and what background knowledge says.
+    """Return a graph, its differences from the truth, and its background knowledge.
 
     Returns
     -------

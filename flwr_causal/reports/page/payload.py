@@ -1,4 +1,4 @@
-"""What the page of a run says, as plain values in the order of the page.
+"""The contents of a run's page, as plain values in the order of the page.
 
 A page has a headline, perhaps sections that come first, perhaps a graph, and sections. A section
 is a list of blocks, each a dict with the key ``kind``:
@@ -262,7 +262,7 @@ def _guarantee_blocks(privacy: dict[str, Any]) -> list[Block]:
 
 
 def privacy_blocks(run: RunRecord) -> list[Block]:
-    """Return what the method's contract says of the exchanges that took place."""
+    """Return the contract's description of the exchanges that took place."""
     times = Counter(record.get("exchange") for record in run.history)
     rows = [
         [

@@ -82,6 +82,15 @@ class FedGES(FedGESTables):
     ----------
     Torrijos, Gamez & Puerta (2024). FedGES: a federated learning approach for Bayesian network
     structure learning.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.discrete import federated_discrete
+    >>> from flwr_causal.strategies import FedGES
+    >>> tables, network = federated_discrete(3, 300, 2)
+    >>> simulate(FedGES(max_parents=2), tables).graph.kind
+    'cpdag'
     """
 
     if TYPE_CHECKING:

@@ -268,6 +268,12 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that equal another one in every row.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.fedges.options import FedGESOptions
+    >>> FedGESOptions(mode="exact").mode
+    'exact'
     """
 
     max_rounds: int = 100

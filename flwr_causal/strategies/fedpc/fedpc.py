@@ -95,6 +95,16 @@ class FedPC(CausalStrategy):
     ----------
     Seng, Busch, Prasad, Dhami, Mundt & Kersting (2025). Scaling probabilistic circuits via data
     partitioning.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> import pandas as pd
+    >>> from flwr_causal.strategies import FedPC
+    >>> table = pd.DataFrame({"rain": ["no", "yes"] * 40, "wet": ["no", "yes"] * 40})
+    >>> run = simulate(FedPC(), [table[:40], table[40:]])
+    >>> run.model.log_likelihood(table).shape
+    (80,)
     """
 
     options_type = FedPCOptions

@@ -181,6 +181,12 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that equal another one in every row.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.fedpc.options import FedPCOptions
+    >>> FedPCOptions(seed=3).seed
+    3
     """
 
     max_rounds: int = 60

@@ -84,6 +84,15 @@ class Moments(MomentsTables):
     optimization. AISTATS.
 
     Pamfil et al. (2020). DYNOTEARS: structure learning from time-series data. AISTATS.
+
+    Examples
+    --------
+    >>> from flwr_causal import simulate
+    >>> from flwr_causal.data.synthetic.linear import federated_linear
+    >>> from flwr_causal.strategies import Moments
+    >>> tables, weights = federated_linear(3, 200, 2)
+    >>> simulate(Moments(solver="class"), tables).graph.kind
+    'cpdag'
     """
 
     if TYPE_CHECKING:

@@ -291,6 +291,12 @@ class MomentsOptions(
         Edges of absolute weight up to this are left out. None is 0.15 with an order; without one
         it is 0 with ``solver="order"``, whose score selects the edges, otherwise 0.3, and 0.1 for
         additive effects.
+
+    Examples
+    --------
+    >>> from flwr_causal.strategies.moments.options import MomentsOptions
+    >>> MomentsOptions(solver="class", max_parents=3).max_parents
+    3
     """
 
     missing_values: Literal["auto", "fail", "drop", "em"] = option(  # type: ignore[assignment]

@@ -78,7 +78,7 @@ def by_likelihood(
     if problem is None:
         estimate = regular(MomentEstimate(moments.mean, moments.second)).for_sets(1)
     for _ in range(logistic.MOST_STEPS):
-        if not (left := _left(fits)):
+        if not (left := _unfinished(fits)):
             break
         sent = {**_request(left), **(estimate._asdict() if estimate else {})}
         replies = yield Ask(REGRESSIONS, sent, graph_stands=True, so_far=partial(_chosen, result))
@@ -108,7 +108,7 @@ def _compared(
     started = logistic.init(model.variables, outcome.moments, members)
     fits = dict(zip(members, started, strict=True))
     for _ in range(MOST_COMPARED):
-        if not (left := _left(fits)):
+        if not (left := _unfinished(fits)):
             break
         replies = yield Ask(REGRESSIONS, _request(left), so_far=lambda: result)
         fits |= _ascended(left, replies, num_rows)
@@ -122,7 +122,7 @@ def _compared(
     return fits, outcome
 
 
-def _left(fits: Fits) -> Fits:
+def _unfinished(fits: Fits) -> Fits:
     """Return the regressions that have not converged."""
     return {key: fit for key, fit in fits.items() if not fit.finished}
 
@@ -137,7 +137,7 @@ def _ascended(left: Fits, replies: Replies, num_rows: int) -> Fits:
 
 
 def _request(left: Fits) -> Arrays:
-    """Return what parties are sent of some regressions."""
+    """Return the values of the request for some regressions."""
     return {
         "categories": np.array([child for child, _ in left], dtype=np.int64),
         "sizes": np.array([len(causes) for _, causes in left], dtype=np.int64),

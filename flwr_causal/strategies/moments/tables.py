@@ -1,4 +1,4 @@
-"""What Moments asks of the parties' tables, and takes for granted of them."""
+"""The requirements of Moments on the parties' tables."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class MomentsTables(JoiningStrategy):
 
     @property
     def _for_odd_parties(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Find what a party acts on, weigh it less, or allow for mechanisms of its own."""
+        """Remedies for parties that differ, in words."""
         options = self.options
         acts = "unknown_targets=True finds what it acts on"
         less = "aggregation='median' weighs it less"
@@ -109,7 +109,7 @@ class MomentsTables(JoiningStrategy):
 
     @property
     def _expected(self) -> Expected:
-        """What linear methods expect; units of columns do not matter to equivalence classes."""
+        """The assumptions of linear methods; equivalence classes have none about units."""
         options = self.options
         if self._columns_differ and options.center == "auto":
             # Sums over joined rows do not tell levels apart.
@@ -207,7 +207,7 @@ class MomentsTables(JoiningStrategy):
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
     ) -> Any:
-        """Return a system with each party's moments in the units of its own."""
+        """Return a system that has each party's moments, in the units of the system."""
         options = self.options
         if options.takes_scores:
             agreement = in_scores(agreement)

@@ -109,7 +109,7 @@ def with_kept_mechanisms(products: Products, masks: EdgeMasks, solver: Solver) -
 def own_graphs(
     products: Products, masks: EdgeMasks, solver: Solver, outcome: Outcome
 ) -> Heterogeneity:
-    """Return each party's own graph beside the common one, and what parties act on.
+    """Return each party's graph beside the common one, and the targets of each party.
 
     ``products`` has the sums of each party, and ``outcome`` the common graph.
     """
@@ -127,7 +127,7 @@ def _moments(
     replaced: BoolArray,
     shifted: BoolArray,
 ) -> Sequence[Moments]:
-    """Return each variable's moments, given what is replaced and what is shifted by set."""
+    """Return each variable's moments under replaced and shifted targets, by set of targets."""
     columns, names = products.design.columns, products.agreement.names
     return moments_by_variable(by_set, replaced, num_rows, columns, names, shifted)
 

@@ -170,16 +170,23 @@ class SpnOptions(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions(SpnOptions, EinsumOptions, TreesOptions, HeadOptions):
-    """The options of all learners, of which each learner takes its own."""
+    """The options of all learners, of which each learner takes its own.
+
+    Examples
+    --------
+    >>> from flwr_causal.core.circuits.learners.options import LearnerOptions
+    >>> LearnerOptions(depth=3).depth
+    3
+    """
 
 
 def taken(kind: type[OptionsT], options: LearnerOptions, **further: Any) -> OptionsT:
-    """Return what takes some of the learners' options, such as a learner, with their values.
+    """Return a dataclass, such as a learner, with its part of the learners' options.
 
     Parameters
     ----------
     kind : type
-        A dataclass; its fields that are no such options keep their defaults.
+        A dataclass; other fields keep their defaults.
     options : LearnerOptions
     **further
         Values of other fields.

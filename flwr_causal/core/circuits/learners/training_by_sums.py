@@ -10,6 +10,10 @@ The circuit is that of the pooled rows, however they are split among parties.
   `TrainingBySums.training`: ``summed = yield Powers.ask(...)`` is an exchange, and what is known of
   the rows is in local variables. It returns what is `Trained`, from which the circuits are built.
 
+A learner has an entry in ``core/circuits/learners/by_name.py``; its options are declared in
+``core/circuits/learners/options.py``, which the options of FedPC inherit. The exchanges in the
+contract and on the privacy page are made from these classes.
+
 These are pure functions. A strategy transports the arrays between server and parties; `pooled` does
 so for parties in one process.
 """

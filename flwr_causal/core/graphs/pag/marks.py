@@ -1,4 +1,4 @@
-"""Ancestral graphs: what a DAG says of some of its variables when the others are hidden.
+"""Ancestral graphs: marginals of DAGs with hidden variables.
 
 A mixed graph is one matrix of integers ``marks`` of shape ``(d, d)``: ``marks[i, j]`` is the mark
 at j of the edge between i and j, and ``marks[j, i]`` the mark at i.
@@ -51,7 +51,7 @@ def directed_edges(marks: IntArray) -> BoolArray:
 
 
 def forward(marks: IntArray) -> BoolArray:
-    """Return each edge once, shape (d, d): i -> j, i o-> j, and of the others that with i < j."""
+    """Return each edge once, shape (d, d): i -> j, i o-> j, and all other edges at i < j."""
     alike = np.triu((marks == marks.T) & (marks != NONE))
     return np.asarray(alike | ((marks == ARROW) & (marks.T != ARROW)))
 

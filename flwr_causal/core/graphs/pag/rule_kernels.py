@@ -194,7 +194,7 @@ def begin_marks(
     no_causes: BoolArray,
     marks: IntArray,
 ) -> None:
-    """Write circles, what is known, and the arrowheads of the unshielded colliders.
+    """Write circles, the marks of background knowledge, and the arrowheads of unshielded colliders.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Ancestry(NamedTuple):
-    """What is known of causes before the data are seen.
+    """Background knowledge of ancestors: who may and who must cause whom.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Ancestry(NamedTuple):
         return cls(causes, causes.T | ~ancestors(masks.allowed | masks.required))
 
     def edges(self, required: BoolArray) -> EdgeMasks:
-        """Return what is known of the edges of a graph without hidden common causes.
+        """Return the required and allowed edges of a graph without hidden common causes.
 
         Parameters
         ----------

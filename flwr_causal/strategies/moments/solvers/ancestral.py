@@ -80,7 +80,7 @@ class AncestralBlocks(Ancestral):
 def with_doubts(
     products: Products, outcome: Outcome, knowledge: Knowledge | None, *, blocks: bool
 ) -> Outcome:
-    """Return the outcome with what speaks for hidden common causes against its graph, if anything.
+    """Return the outcome with the evidence for hidden common causes against its graph, if anything.
 
     Parameters
     ----------

@@ -79,11 +79,11 @@ class BlockClasses(SearchedClass, Solver):
     def marks(
         self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
     ) -> BoolArray:
-        """Return the class, given moments for each variable and what is acted on."""
+        """Return the class, given moments for each variable and the targets of interventions."""
         return stacked_edges(self._problem(products, masks, own, acted).best().graph)
 
     def own_search(self, products: Products, masks: EdgeMasks, outcome: Outcome) -> OwnSearch:
-        """Return how a party's own class is found."""
+        """Return the search for the class of a single party."""
         design, d = products.design, len(outcome.graph.names)
 
         def search(own: Moments, _: BoolArray, masks: EdgeMasks) -> BoolArray:

@@ -62,7 +62,7 @@ class GreedyClasses(GreedyClass, Solver):
 
     @property
     def by_score(self) -> bool:
-        """The class is that of the best BIC."""
+        """Return whether the class has the best BIC."""
         return True
 
     @property
@@ -93,12 +93,12 @@ class GreedyClasses(GreedyClass, Solver):
     def marks(
         self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
     ) -> BoolArray:
-        """Return the class, given moments for each variable and what is acted on."""
+        """Return the class, given moments for each variable and the targets of interventions."""
         d = acted.shape[1]
         return self._class_of(_with_lags(own), masks, acted).marks[:, :d]
 
     def own_search(self, products: Products, masks: EdgeMasks, outcome: Outcome) -> OwnSearch:
-        """Return how a party's own class is found."""
+        """Return the search for the class of a single party."""
         columns, widths = products.design.columns, products.design.widths
 
         def graph(own: Moments, found: OwnMechanisms, turned: BoolArray) -> CausalGraph:

@@ -72,24 +72,24 @@ class Orders(SearchOfEdges, WeightSolver):
 
     @property
     def by_score(self) -> bool:
-        """The graph is that of the best BIC."""
+        """Return whether the graph has the best BIC."""
         return True
 
     def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
         """Search over orders from several starts; subclasses may leave edges out."""
         moments = products.moments
         search = search_orders(moments, masks, least_effect=self.least_effect)
-        edges, info, warnings = self._kept(moments, search.best.adjacency, masks)
+        edges, info, warnings = self._stable(moments, search.best.adjacency, masks)
         weights = least_squares(moments, edges)[0]
         graph = finish(moments, weights, threshold=self.threshold, masks=masks, refit=True)
         info = {**search.info, **info, **target_info(products.agreement)}
         found = Outcome(moments, graph, None, search.strengths, tuple(warnings), info)
         return self.fitted(products, masks, found, search)
 
-    def _kept(
+    def _stable(
         self, moments: Moments | Sequence[Moments], edges: BoolArray, masks: EdgeMasks
     ) -> tuple[BoolArray, dict[str, Any], list[str]]:
-        """Return the edges that stay, and what the history and the user are told of the others."""
+        """Return the stable edges, with the history's facts and the warning about the others."""
         return edges, {}, []
 
     def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
@@ -101,7 +101,7 @@ class Orders(SearchOfEdges, WeightSolver):
 class StableOrders(StableEdges, Orders):
     """The same without the edges that redrawn moments do not give, for sums of rows as they are."""
 
-    def _kept(
+    def _stable(
         self, moments: Moments | Sequence[Moments], edges: BoolArray, masks: EdgeMasks
     ) -> tuple[BoolArray, dict[str, Any], list[str]]:
         if not isinstance(moments, Moments):  # where interventions were found

@@ -126,7 +126,7 @@ class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
 
     @property
     def parts(self) -> tuple[type[Part], ...]:
-        """The parts that the values choose; those of "auto" are those of "order"."""
+        """The parts that the values choose; "auto" chooses as "order" does."""
         if self.solver in ("auto", "order"):
             return (SearchOfEdges,)
         found: list[type[Part]] = [Sparse]
@@ -136,7 +136,7 @@ class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
 
     @property
     def by_score(self) -> bool:
-        """Of a search over orders, the graph within a step is that of the best BIC."""
+        """Return whether the graph within a step has the best BIC, as of a search over orders."""
         return self.solver in ("auto", "order") and self.instantaneous is True
 
     @property
@@ -173,7 +173,7 @@ class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
         return EdgeMasks(allowed, masks.required)
 
     def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
-        """Choose what is left open, fit the weights, and leave out those below the thresholds."""
+        """Choose penalties and lags, fit the weights, and drop weights below the thresholds."""
         agreement, d = products.agreement, len(products.agreement.names)
         found, problem = self._weights(products, masks)
         over_columns = problem.cut(found.moments, found.raw, refit=self.refit)

@@ -1,8 +1,15 @@
-"""What all solvers of Moments are: frozen dataclasses of their options, from products to a graph.
+"""The base of Moments' solvers: dataclasses of their options, from products to a graph.
 
 A solver is a part (:mod:`core.parts`). Its options are declared in its file, and the class of the
 method's options inherits them; what several solvers share (``threshold``, ``standardize``) is a
 field with the default of the solver. :func:`made` makes a solver of the method's options.
+
+``StableOrders(stability=0.5).solve(products, masks)`` returns an ``Outcome``: graph, fitted system,
+strengths, warnings. A solver asks neither how the sums came nor what a column is:
+``products.moments`` are those of all rows, under interventions one for each variable.
+``settled(outcome)`` is the solver of replicates, with the choices of the main training; ``parts``
+says what its values need and give. A line of ``MomentsOptions.solving`` says which values choose a
+new solver.
 """
 
 from __future__ import annotations
@@ -118,7 +125,7 @@ class Solver(Part):
         return found[0]
 
     def settled(self, outcome: Outcome) -> Solver:
-        """Return the solver of replicates, with what the main training has chosen."""
+        """Return the solver of replicates, which takes over the choices of the main training."""
         return self
 
     @property
@@ -164,7 +171,7 @@ class Solver(Part):
     def own_search(
         self, products: Products, masks: EdgeMasks, outcome: Outcome
     ) -> OwnSearch | None:
-        """Return how the parties' own graphs are found; None for those of weights."""
+        """Return the search for the graph of a single party; None where weights decide."""
         return None
 
     def _by_orders(

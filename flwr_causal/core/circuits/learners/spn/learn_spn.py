@@ -233,6 +233,14 @@ def learn_spn(
         If there are no rows, a column has no value, or a value cannot be read.
     ConfigError
         If an option is unknown or out of range.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from flwr_causal.solvers import learn_spn
+    >>> table = pd.DataFrame({"rain": ["no", "yes"] * 20, "wet": ["no", "yes"] * 20})
+    >>> learn_spn(table).log_likelihood(table).shape
+    (40,)
     """
     names = [field.name for field in fields(LearnSPN)]
     unknown = [name for name in options if name not in names]

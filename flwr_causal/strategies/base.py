@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from flwr.app import MetricRecord
+from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.contract.steps import check_steps
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+    from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
 
@@ -555,7 +555,11 @@ class CausalStrategy(FedAvg, Method):
         train_config : ConfigRecord, optional
             Further plain values for the clients.
         evaluate_fn : callable, optional
-            Called after each exchange with its number and the weights of the graph, as in Flower.
+            As in Flower: called before the first exchange with 0 and the initial arrays (without
+            these an empty record), and after each exchange with its number and the weights of the
+            graph so far, ``weights`` (d, d), or an empty record where there is none yet. What it
+            returns, a MetricRecord or None, is kept in ``result.evaluate_metrics_serverapp``. An
+            error in it ends the run.
 
         Returns
         -------
@@ -574,19 +578,23 @@ class CausalStrategy(FedAvg, Method):
             )
         given: dict[str, Any] = {"max_rounds": num_rounds, "round_timeout": timeout}
         given = {name: value for name, value in given.items() if value is not None}
-        self._settle({**self._given, **given})
+        try:
+            self._settle({**self._given, **given})
+        except ConfigError as error:
+            raise ConfigError(_of_start(str(error), given)) from error
         result = CausalResult()
 
         def on_round(record: dict[str, Any]) -> None:
             number: int = record["round"]
             result.train_metrics_clientapp[number] = MetricRecord(numbers_of(record))
-            if evaluate_fn is None:
-                return
-            graph = self.state.result.graph if self.state else None
-            metrics = evaluate_fn(number, weights_of(graph))
+            evaluate(number, weights_of(self.state.result.graph if self.state else None))
+
+        def evaluate(number: int, arrays: ArrayRecord) -> None:
+            metrics = None if evaluate_fn is None else evaluate_fn(number, arrays)
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
 
+        evaluate(0, initial_arrays or ArrayRecord())
         result.outcome = loop.run(
             self,
             grid,
@@ -597,6 +605,16 @@ class CausalStrategy(FedAvg, Method):
         )
         result.arrays = weights_of(result.outcome.graph)
         return result
+
+
+def _of_start(message: str, given: Mapping[str, Any]) -> str:
+    """Return a message about options with the names that ``start`` has for those given there."""
+    for option, argument in (("max_rounds", "num_rounds"), ("round_timeout", "timeout")):
+        if option in given:
+            message = message.replace(
+                f"The option '{option}' is", f"start({argument}=...), the option '{option}', is"
+            )
+    return message
 
 
 def _document(strategy: Any) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from federations import SpyGrid, app_of, disturbed, make_federation, raising, spy
-from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp import ServerApp
@@ -115,10 +115,39 @@ def test_evaluate_fn_sees_every_round():
         return MetricRecord({"round": server_round}) if server_round % 2 else None
 
     started = admm().start(grid=spy(TABLES), evaluate_fn=evaluate)
-    assert [server_round for server_round, _ in seen] == list(range(1, 21))
-    assert seen[0][1] == ["weights"]
+    assert [server_round for server_round, _ in seen] == list(range(21))
+    assert seen[0][1] == []
+    assert seen[1][1] == ["weights"]
     assert sorted(started.evaluate_metrics_serverapp) == list(range(1, 21, 2))
     assert started.evaluate_metrics_serverapp[3]["round"] == 3
+
+
+def test_evaluate_fn_sees_the_initial_arrays():
+    """As in Flower: before the first round, with round 0, kept like the others."""
+    seen = {}
+
+    def evaluate(server_round, arrays):
+        seen[server_round] = arrays
+        return MetricRecord({"size": float(np.abs(arrays["weights"].numpy()).sum())})
+
+    start = np.zeros((5, 5))
+    start[0, 1] = 0.5
+    initial = ArrayRecord({"weights": Array(start)})
+    started = admm().start(grid=spy(TABLES), initial_arrays=initial, evaluate_fn=evaluate)
+    np.testing.assert_array_equal(seen[0]["weights"].numpy(), start)
+    assert started.evaluate_metrics_serverapp[0]["size"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"num_rounds": 3}, r"start\(num_rounds=\.\.\.\), the option 'max_rounds', is 3"),
+        ({"timeout": -1.0}, r"start\(timeout=\.\.\.\), the option 'round_timeout', is -1"),
+    ],
+)
+def test_an_argument_of_start_is_named(given, words):
+    with pytest.raises(ConfigError, match=words):
+        NotearsADMM().start(grid=spy(TABLES), **given)
 
 
 def test_what_has_no_meaning_is_refused():

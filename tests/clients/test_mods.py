@@ -347,7 +347,10 @@ def test_the_app_with_mods_is_packed_as_what_it_is_built_from():
 def test_a_strategy_of_flower_is_told_what_to_use(caplog):
     grid = LocalGrid(app(), 3)
     arrays = records.pack_arrays({"w": np.zeros(3)})
-    FedAvg().start(grid=grid, initial_arrays=arrays, num_rounds=1)
+    with caplog.at_level("INFO", logger="flwr"):
+        ended = FedAvg().start(grid=grid, initial_arrays=arrays, num_rounds=1)
+    assert caplog.text.count("This 'train' message is not of a strategy of flwr-causal") == 3
+    assert not ended.train_metrics_clientapp
     said = [reply.error.reason for reply in asked(grid, "train", {"server-round": 1})]
     assert all("not of a strategy of flwr-causal" in one and "notears-admm" in one for one in said)
     assert len(said) == 3

@@ -10,6 +10,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from flwr_causal.app.methods import METHODS
+from flwr_causal.app.pages import config_table
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def create(method: str, directory: Path) -> list[Path]:
             text = (files(__package__) / "template" / f"{name}.txt").read_text(encoding="utf-8")
             path = directory / place.replace("PACKAGE", package)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(Template(text).substitute(names), encoding="utf-8")
+            text = Template(text).substitute(names)
+            if name == "pyproject.toml":
+                text += config_table((), [f'method = "{method}"'])
+            path.write_text(text, encoding="utf-8")
             written.append(path)
     except OSError as error:
         raise ConfigError(

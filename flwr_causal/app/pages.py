@@ -123,7 +123,7 @@ def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
     Parameters
     ----------
     ids : iterable of str
-        The methods whose options it lists.
+        The methods whose options it lists; without any, those of the job and the common ones.
     own : sequence of str, optional
         Lines that replace the lines with the same keys.
     """
@@ -136,7 +136,7 @@ def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
             for option in method_options(method)
             if option.key.startswith(f"{method}.")
         ]
-    if JobConfig.method not in ids:
+    if ids and JobConfig.method not in ids:
         lines[0] = f"method = {json.dumps(ids[0])}"
     chosen = {line.partition("=")[0].strip(): line for line in own}
     return (

@@ -119,3 +119,12 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(ConfigError, match="cannot be written"):
         create("ridge-graph", tmp_path / "file")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "notes.txt"]
+
+
+def test_the_app_takes_the_keys_of_the_data_and_of_all_methods(tmp_path):
+    create("my-graph", tmp_path)
+    table = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    config = table["config"]
+    assert config["method"] == "my-graph"
+    assert (config["rows"], config["secure-aggregation"]) == (0, "")
+    assert not any(key.startswith("moments.") for key in config)

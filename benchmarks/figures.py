@@ -20,13 +20,13 @@ its table, and go when the file is replaced.
 import fnmatch
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import scenario
 from benchmarks.results import FigureTable, read
-from benchmarks.tables import MetricTable
+from benchmarks.tables import Entry, MetricTable
 from flwr_causal.errors import DataError
 
 ROOT = Path(__file__).parents[1]
@@ -126,6 +126,18 @@ def worlds(shown: list[FigureTable]) -> str:
     return f"{rows}\n\nThe worst of our own: {worst}."
 
 
+#: Runs of a point from which their number is not written beside it: most papers have ten.
+PAPER_RUNS = 10
+#: Baselines that are chosen by the truth, so that nobody can have them, or that ignore the rows.
+ORACLES = {"best", "empty"}
+#: By metric, how the better of two values is found; others have no better one.
+BETTER: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("shd", "smhd", "lagged_shd"), min),
+    **dict.fromkeys(("tpr", "local_tpr", "auroc", "auprc", "binary_auroc"), max),
+    **dict.fromkeys(("log_likelihood", "accuracy", "macro_f1"), max),
+}
+
+
 def experiments() -> dict[str, list[dict[str, Any]]]:
     """Return what the papers show, by paper: an entry a figure or table, or a part of one."""
     found: dict[str, list[dict[str, Any]]] = tomllib.loads(PAPERS.read_text(encoding="utf-8"))
@@ -136,7 +148,8 @@ def paper_table(entries: list[dict[str, Any]], found: Mapping[str, FigureTable])
     """Return the table of a paper: what it shows, and what was measured here."""
     head = (
         "in the paper", "measure", "command", "runs", "the paper",
-        "the paper's algorithm", "ours by default", "remark",
+        "the paper's algorithm", "ours by default", "best other", "exchanges; CPU seconds",
+        "remark",
     )  # fmt: skip
     rows = [head, ("---",) * len(head), *(_experiment(entry, found) for entry in entries)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
@@ -145,7 +158,7 @@ def paper_table(entries: list[dict[str, Any]], found: Mapping[str, FigureTable])
 def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tuple[str, ...]:
     remark, paper = entry.get("remark", ""), entry.get("paper", "")
     if "scenario" not in entry:
-        return (entry["of"], "", "", "", paper, "", "", remark)
+        return (entry["of"], "", "", "", paper, "", "", "", "", remark)
     name, metric = entry["scenario"], entry["metric"]
     command = f"flwr-causal reproduce {name}"
     every: list[MetricTable] = []
@@ -173,8 +186,59 @@ def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tupl
         " to ".join(map(str, dict.fromkeys((*counts[:1], *counts[-1:])))),
         "; ".join(filter(None, theirs)),
         *[*cells, ""][:2],
+        _best_other(tables, entry),
+        _price(every, lines, entry),
         remark,
     )
+
+
+def _best_other(tables: list[MetricTable], entry: dict[str, Any]) -> str:
+    """Return the best baseline or other program of an entry's scenario, by point.
+
+    Without the baselines of `ORACLES`.
+    """
+    choose = BETTER.get(entry["metric"])
+    if choose is None:
+        return ""
+    lines = scenario.find(entry["scenario"]).lines
+    others = {one.label for one in lines if one.kind != "method" and one.name not in ORACLES}
+    found = []
+    for table in tables:
+        for point, entries in table.rows:
+            ran = [
+                (one.mean, label, one)
+                for label, one in zip(table.lines, entries, strict=True)
+                if label in others and one.runs
+            ]
+            if ran and _here(point, entry):
+                _, label, one = choose(ran, key=lambda it: it[0])
+                found.append((point, f"{label} {_runs_shown(one)}"))
+    return _listed(found, entry)
+
+
+def _price(every: list[MetricTable], lines: Sequence[str], entry: dict[str, Any]) -> str:
+    """Return exchanges and CPU seconds of the algorithm and of ours, at their last point."""
+    prices = []
+    for line in lines:
+        numbers = [
+            [
+                entries[table.lines.index(line)].mean
+                for table in every
+                if table.metric == metric and line in table.lines
+                for point, entries in table.rows
+                if _here(point, entry) and entries[table.lines.index(line)].runs
+            ][-1:]
+            for metric in ("exchanges", "cpu_seconds")
+        ]
+        prices.append("; ".join(f"{one:.3g}" for some in numbers for one in some))
+    return " \\| ".join(filter(None, prices))
+
+
+def _runs_shown(entry: Entry) -> str:
+    """Return a mean and its error, with the number of runs where the papers have more."""
+    text = entry._replace(paper=None).text("")
+    few = entry.runs and entry.runs < PAPER_RUNS and "[n=" not in text
+    return f"{text} [n={entry.runs}]" if few else text
 
 
 def _here(point: Mapping[str, Any], entry: dict[str, Any]) -> bool:
@@ -202,11 +266,7 @@ def _measured(tables: list[MetricTable], line: str, entry: dict[str, Any]) -> tu
         for point, entries in table.rows
         if _here(point, entry)
     ]
-    # The number of runs has a column of its own.
-    texts = [
-        (point, one._replace(paper=None).text("").replace(f" [n={one.runs}]", ""))
-        for point, one in rows
-    ]
+    texts = [(point, _runs_shown(one)) for point, one in rows]
     return _listed(texts, entry), [one.runs for _, one in rows if one.runs]
 
 

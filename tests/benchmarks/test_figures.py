@@ -256,10 +256,36 @@ def test_a_paper_row_says_what_ran_what_is_stated_and_what_did_not_run():
     shown = figures.paper_table([entry], {"ng2022-clients": result})
     assert shown.splitlines()[2] == (
         "| section 6.2 | `tpr` by `num_parties` | `flwr-causal reproduce ng2022-clients --runs 5` "
-        "| 4 to 5 | 64: 0.78 | 2: 0.900; 64: 0.800 ± 0.100 | not run yet |  |"
+        "| 4 to 5 | 64: 0.78 | 2: 0.900 [n=4]; 64: 0.800 ± 0.100 [n=5] | not run yet |  |  |  |"
     )
     (row,) = figures.paper_table([entry], {}).splitlines()[2:]
     assert "`flwr-causal reproduce ng2022-clients` |  | 64: 0.78 | not run yet | not run yet" in row
+
+
+def test_a_paper_row_has_the_best_of_the_others_and_what_the_lines_cost():
+    columns = ("line", "num_parties", "runs", "failed")
+    for metric in ("shd", "exchanges", "cpu_seconds"):
+        columns += (metric, f"{metric} error", f"{metric} paper")
+    rows = (
+        ("NOTEARS-ADMM, the paper's", "2", "10", "0", "3", "1", "", "40", "0", "", "2.5", "0", ""),
+        ("NOTEARS-ADMM", "2", "10", "0", "1", "0.5", "", "33", "0", "", "0.5", "0", ""),
+        ("moments", "2", "10", "0", "0", "0", "", "1", "0", "", "0.1", "0", ""),
+        ("Voting", "2", "10", "0", "5", "1", "", "", "", "", "0.2", "0", ""),
+        ("Avg", "2", "2", "0", "4", "1", "", "", "", "", "0.2", "0", ""),
+        ("Best", "2", "10", "0", "1", "1", "", "", "", "", "0.2", "0", ""),
+    )
+    head = {"name": "ng2022-clients", "command": "flwr-causal reproduce ng2022-clients --runs 10"}
+    result = results.FigureTable(head | {"axes": "num_parties"}, columns, rows)
+    entry = {
+        "of": "figure 6",
+        "scenario": "ng2022-clients",
+        "metric": "shd",
+        "axis": "num_parties",
+        "algorithm": "NOTEARS-ADMM, the paper's",
+        "default": "NOTEARS-ADMM",
+    }
+    (row,) = figures.paper_table([entry], {"ng2022-clients": result}).splitlines()[2:]
+    assert "| 2: Avg 4.00 [n=2] | 40; 2.5 \\| 33; 0.5 |" in row
 
 
 def of_world(rows, name="hard-a", columns=("line", "kind", "num_variables", "shd", "cpdag_shd")):

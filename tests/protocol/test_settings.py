@@ -78,9 +78,6 @@ SENT = {
     "relaxation": "of this round, by the method's schedule",
     "iteration": "number of the round",
     "num_cells": "size of what returns",
-    "num_counts": "size of what returns",
-    "num_sums": "size of what returns",
-    "num_products": "size of what returns",
     "levels": "whether they are taken out, by the option center and the parties' sums",
     "domain": "follows from the parties' reports and agreed cut points",
     "fingerprint": "of the circuit that a query asks about",
@@ -254,8 +251,9 @@ def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
 
 def test_learner_settings_are_options_each():
     options = FedPC()
-    options.agree({"a": describe(TABLES[0], options.policy, sums=True, states=True)})
-    found = named(settings.of_setup(CONTRACT, setup_for(TABLES, options=options.client_options)))
+    agreement = options.agree({"a": describe(TABLES[0], options.policy, sums=True, states=True)})
+    setup = setup_for(TABLES, options=options._agreed_options(agreement))
+    found = named(settings.of_setup(CONTRACT, setup))
     assert (found["depth"], found["components"]) == (4, None)
     assert {one.name for one in fields(LearnerOptions)} <= found.keys()
 

@@ -3,8 +3,9 @@
 A page has lines that stand for tables, which the manual's build puts there (tools/manual.py):
 ``<!-- results PATTERN ... -->`` for the results whose names fit one of the patterns, ``<!-- table
 NAME -->`` for a table without its title and its text, ``<!-- worlds PATTERN ... -->`` for one that
-shows where each method breaks, and ``<!-- paper NAME -->`` for the figures and tables of a paper,
-as results/papers.toml lists them.
+shows where each method breaks, ``<!-- paper NAME -->`` for the figures and tables of a paper, as
+results/papers.toml lists them, and ``<!-- evidence KIND -->`` for the rows of
+results/evidence.toml of one `Evidence.kind`.
 
 ``flwr-causal reproduce NAME --output-dir DIR`` writes ``DIR/figures.csv``: means, standard errors,
 numbers of runs, the paper's figures, and in its head command, date, machine, versions, seeds. A
@@ -18,22 +19,25 @@ its table, and go when the file is replaced.
 """
 
 import fnmatch
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import scenario
 from benchmarks.results import FigureTable, read
-from benchmarks.tables import Entry, MetricTable
+from benchmarks.tables import ERROR_RUNS, Entry, MetricTable
+from flwr_causal.app.methods import OWN_METHODS
 from flwr_causal.errors import DataError
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
 PAPERS = RESULTS / "papers.toml"
-MARK = re.compile(r"^<!-- (results|table|worlds|paper) ([^>]+) -->$", re.M)
+EVIDENCE = RESULTS / "evidence.toml"
+MARK = re.compile(r"^<!-- (results|table|worlds|paper|evidence) ([^>]+) -->$", re.M)
 # The methods in the table of worlds; of those that return an equivalence class the errors of that.
 OWN = {
     "moments": "shd",
@@ -132,8 +136,9 @@ PAPER_RUNS = 10
 ORACLES = {"best", "empty"}
 #: By metric, how the better of two values is found; others have no better one.
 BETTER: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("shd", "smhd", "lagged_shd"), min),
-    **dict.fromkeys(("tpr", "local_tpr", "auroc", "auprc", "binary_auroc"), max),
+    **dict.fromkeys(("shd", "cpdag_shd", "smhd", "lagged_shd", "own_shd"), min),
+    **dict.fromkeys(("missing", "wrong_causes"), min),
+    **dict.fromkeys(("tpr", "local_tpr", "auroc", "auprc", "binary_auroc", "adjacency_f1"), max),
     **dict.fromkeys(("log_likelihood", "accuracy", "macro_f1"), max),
 }
 
@@ -220,18 +225,99 @@ def _price(every: list[MetricTable], lines: Sequence[str], entry: dict[str, Any]
     """Return exchanges and CPU seconds of the algorithm and of ours, at their last point."""
     prices = []
     for line in lines:
-        numbers = [
-            [
-                entries[table.lines.index(line)].mean
-                for table in every
-                if table.metric == metric and line in table.lines
-                for point, entries in table.rows
-                if _here(point, entry) and entries[table.lines.index(line)].runs
-            ][-1:]
-            for metric in ("exchanges", "cpu_seconds")
-        ]
-        prices.append("; ".join(f"{one:.3g}" for some in numbers for one in some))
+        each = [_last(every, line, metric, entry) for metric in ("exchanges", "cpu_seconds")]
+        prices.append("; ".join(filter(None, each)))
     return " \\| ".join(filter(None, prices))
+
+
+def _last(tables: list[MetricTable], line: str, metric: str, entry: dict[str, Any]) -> str:
+    """Return the mean of a metric of a line at the last of an entry's points."""
+    means = [
+        f"{one.mean:.3g}"
+        for table in tables
+        if table.metric == metric and line in table.lines
+        for point, entries in table.rows
+        if _here(point, entry) and (one := entries[table.lines.index(line)]).runs
+    ]
+    return means[-1] if means else ""
+
+
+class Evidence(NamedTuple):
+    """A row of evidence.toml: a line of our methods and the best line that is none of them.
+
+    ``by`` is how much ours is better, in the unit of the metric, and negative where it is worse;
+    ``error`` is its standard error, NaN where one of the lines has a single run.
+    """
+
+    entry: dict[str, Any]
+    ours: Entry
+    label: str
+    other: Entry
+    by: float
+    error: float
+    exchanges: str
+    cpu: str
+
+    @property
+    def kind(self) -> str:
+        """Return "ahead", "behind" (also of equal figures), or "none": nobody finds the graph."""
+        if self.entry.get("fails"):
+            return "none"
+        return "ahead" if self.by > 0 else "behind"
+
+
+def evidence(found: Mapping[str, FigureTable]) -> list[Evidence]:
+    """Return the rows of evidence.toml with their figures.
+
+    The others are baselines, other programs, the field's methods and sorting by variance or R2,
+    without the baseline that is chosen by the truth.
+    """
+    rows = []
+    for entry in tomllib.loads(EVIDENCE.read_text(encoding="utf-8"))["row"]:
+        every = found[entry["scenario"]].metric_tables()
+        (table,) = [one for one in every if one.metric == entry["metric"]]
+        (values,) = [entries for point, entries in table.rows if _here(point, entry)]
+        ran = {name: one for name, one in zip(table.lines, values, strict=True) if one.runs}
+        own = {
+            line.label
+            for line in scenario.find(entry["scenario"]).lines
+            if line.name == "best" or (line.kind == "method" and line.name in OWN_METHODS)
+        } - set(entry.get("also", ()))
+        choose = BETTER[entry["metric"]]
+        ours = ran[entry["ours"]]
+        label = choose(sorted(ran.keys() - own), key=lambda name: ran[name].mean)
+        other = ran[label]
+        by = (other.mean - ours.mean) * (1 if choose is min else -1)
+        price = [_last(every, entry["ours"], one, entry) for one in ("exchanges", "cpu_seconds")]
+        error = math.hypot(ours.error, other.error)
+        rows.append(Evidence(entry, ours, label, other, by, error, *price))
+    return rows
+
+
+def evidence_table(rows: Sequence[Evidence]) -> str:
+    """Return the table of some rows of `evidence`."""
+    head = ("world", "measure", "ours", "best other", "ours better by", "exchanges", "CPU s", "")
+    table = [head, ("---",) * len(head)]
+    for row in rows:
+        entry, few = row.entry, min(row.ours.runs, row.other.runs) < ERROR_RUNS
+        table.append(
+            (
+                entry["world"],
+                f"`{entry['metric']}`",
+                f"{entry['ours']}: {_with_runs(row.ours)}",
+                f"{row.label}: {_with_runs(row.other)}",
+                f"{row.by:.3g}" if few else f"{row.by:.3g} ± {row.error:.2g}",
+                row.exchanges,
+                row.cpu,
+                f"[all lines]({entry['page']}.md)",
+            )
+        )
+    return "\n".join("| " + " | ".join(one) + " |" for one in table)
+
+
+def _with_runs(entry: Entry) -> str:
+    text = entry._replace(paper=None).text("")
+    return text if "[n=" in text else f"{text} [n={entry.runs}]"
 
 
 def _runs_shown(entry: Entry) -> str:
@@ -284,7 +370,7 @@ def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "resu
     Raises
     ------
     DataError
-        If no result fits a pattern, or papers.toml does not have the paper.
+        If no result fits a pattern, or papers.toml or evidence.toml does not have the name.
     """
 
     def table(match: re.Match[str]) -> str:
@@ -293,6 +379,10 @@ def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "resu
             if names not in experiments():
                 raise DataError(f"'{match[0]}': papers.toml has no '{names}'")
             return paper_table(experiments()[names], found)
+        if kind == "evidence":
+            if not (rows := [row for row in evidence(found) if row.kind == names]):
+                raise DataError(f"'{match[0]}': evidence.toml has no '{names}'")
+            return evidence_table(rows)
         if absent := [name for name in names.split() if not fitting(name, found)]:
             raise DataError(f"'{match[0]}': no file of benchmarks/results fits {absent[0]}")
         shown = [found[name] for name in fitting(names, found)]

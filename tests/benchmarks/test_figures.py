@@ -48,7 +48,9 @@ def test_every_mark_of_a_page_becomes_a_table(page):
     text = page.read_text(encoding="utf-8")
     marks = list(figures.MARK.finditer(text))
     # Tables are made when the manual is built; a page has none of its own, and no other mark.
-    assert not re.search(r"<!-- (results|table|worlds|paper)\b", figures.MARK.sub("", text))
+    assert not re.search(
+        r"<!-- (results|table|worlds|paper|evidence)\b", figures.MARK.sub("", text)
+    )
     assert page.parent != DOCS / "figures" or "|---" not in text.replace(" ", "")
     for mark in marks:
         assert not text[mark.end() :].lstrip().startswith("|"), "a table that is not made"
@@ -58,8 +60,14 @@ def test_every_mark_of_a_page_becomes_a_table(page):
 
 def test_every_result_is_shown_and_a_mark_without_a_result_is_an_error():
     assert not figures.not_shown(FOUND)
-    for mark in ("results none-*", "table hard-noise none", "worlds none", "paper none"):
-        with pytest.raises(DataError, match=r"no file of benchmarks|has no .none."):
+    for mark in (
+        "results none-*",
+        "table hard-noise none",
+        "worlds none",
+        "paper none",
+        "evidence no",
+    ):
+        with pytest.raises(DataError, match=r"no file of benchmarks|has no .no"):
             figures.with_tables(f"# A page\n\n<!-- {mark} -->\n", FOUND)
 
 
@@ -322,3 +330,61 @@ def test_what_the_decision_table_says_of_worlds():
     assert errors["standardised"]["moments, class"] < figures.BREAKS
     assert errors["standardised"]["moments, class"] <= errors["standardised"]["moments, GES"]
     assert all(errors[kind]["lingam"] < 0.1 for kind in ("gumbel", "exponential", "uniform"))
+
+
+def test_what_the_page_of_evidence_says_in_words():
+    rows = figures.evidence(figures.results())
+    text = (DOCS / "figures" / "evidence.md").read_text(encoding="utf-8")
+    assert {row.entry["page"] for row in rows} <= {p.stem for p in (DOCS / "figures").glob("*.md")}
+    # A table for each kind; a world is told from the others by its words.
+    assert {row.kind for row in rows} == set(re.findall(r"<!-- evidence (\w+) -->", text))
+    worlds = [row.entry["world"] for row in rows]
+    assert len(set(worlds)) == len(worlds)
+    for row in rows:
+        better = row.ours.mean < row.other.mean
+        if row.entry["metric"] in ("adjacency_f1", "auroc", "accuracy", "log_likelihood"):
+            better = row.ours.mean > row.other.mean
+        assert better == (row.by > 0)
+    failing = {row.entry["world"]: row for row in rows if row.kind == "none"}
+    # Mistyped cells and zeros: 12 variables; both lines have more than one error for each.
+    for world in ("1 % of cells mistyped", "half of the columns amounts, 60 % of them zero"):
+        assert min(failing[world].ours.mean, failing[world].other.mean) > 12
+    # Sachs: with 17 edges, `moments` is worse than a graph without edges.
+    (sachs,) = [row for world, row in failing.items() if world.startswith("Sachs, nine")]
+    assert (sachs.label, sachs.other.mean) == ("no edges", 17)
+    assert sachs.ours.mean > 17
+    # Intervals of effects in a graph that was found, where noise is Gaussian.
+    table = figures.results()["calibration-effects"]
+    found = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    shares = [
+        int(row[f"Found by `{method}`"].split()[0])
+        for row in found
+        for method in ("moments", "lingam")
+        if row["Noise"] == "Gaussian"
+    ]
+    assert f"{min(shares)} to {max(shares)} % of the intervals" in text
+    assert all(row["True graph"] in ("94 %", "95 %") for row in found)
+    # Differential privacy: edges wrong at epsilon 1 with 1,000 rows, of 20 edges.
+    one = _entries("differential-privacy", "shd", num_variables="20", num_rows="1000")
+    entry = one["moments, secure, 1"]
+    assert f"{entry.mean:.0f} wrong edges of 20 [n={entry.runs}]" in text
+    # Hidden hubs: sorting misses fewer edges, and has more that are not there.
+    extra = _entries("differ-hidden", "extra")
+    assert extra["R2-sort"].mean > 10 * extra["moments, hidden causes"].mean
+    # A vote of GES beside `fedges`, 5,000 rows.
+    by = {}
+    for network in ("asia", "child", "insurance", "alarm"):
+        one = _entries("field-categories", "cpdag_shd", network=network, num_rows="5000")
+        by[network] = round(one["GES, voting"].mean - one["FedGES, scores"].mean, 6)
+    assert by["alarm"] < 0 < by["child"]
+    assert by["asia"] == by["insurance"] == 0
+    # Perceptrons of 10 variables.
+    one = _entries("tables-perceptrons", "shd")
+    assert min(one, key=lambda line: one[line].mean) == "fedcausal"
+    assert one["fedcausal"].mean > 0.5 * 10
+
+
+def _entries(name, metric, **at):
+    (table,) = [one for one in figures.results()[name].metric_tables() if one.metric == metric]
+    (values,) = [values for point, values in table.rows if at.items() <= point.items()]
+    return dict(zip(table.lines, values, strict=True))

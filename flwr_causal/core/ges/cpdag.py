@@ -221,7 +221,9 @@ def _note_changes(graph: Graph, x: int, y: int) -> None:
     for i in range(d):
         joined = (marks[x, i] and marks[i, x]) or (marks[y, i] and marks[i, y])
         was_joined = (before[x, i] and before[i, x]) or (before[y, i] and before[i, y])
-        dirty[i] = i in (x, y) or joined or was_joined
+        dirty[i] = joined or was_joined
+    dirty[x] = 1
+    dirty[y] = 1
     for i in range(d):
         for k in range(degrees[i]):
             j = lists[i, k]

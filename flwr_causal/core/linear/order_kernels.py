@@ -619,7 +619,7 @@ def _select(
     room: OrderRoom,
     paths: Paths,
     row: Integer,
-    child: Integer,
+    child: int,
     order: IntArray,
     limit: Integer,
     left_out: Integer,
@@ -635,7 +635,7 @@ def _select(
     size, log_variance, cost
         Number of parents, log determinant of the residual covariance, cost of the edges.
     """
-    count = np.int64(0)
+    count = 0
     for column in range(len(order), len(task.possible)):
         if task.possible[column, child]:
             room.candidates[count] = column

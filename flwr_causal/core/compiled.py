@@ -59,6 +59,16 @@ def compiled_inside(function: Function) -> Function:
     return _cached(function, {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True})
 
 
+def inlined(function: Function) -> Function:
+    """Copy the statements of a function into the one compiled function that calls it.
+
+    Machine code is optimized again in every caller, and in the callers of these, with all that it
+    calls: a level of calls less saves that time where the callees are long. A function with several
+    calls would be copied as many times.
+    """
+    return njit(inline="always")(function)  # type: ignore[no-any-return]
+
+
 def _cached(function: Function, options: dict[str, Any]) -> Function:
     # The entry point for callers in C is left out too.
     options = {"no_cfunc_wrapper": True, **options}

@@ -117,7 +117,7 @@ def _fill_means(
 @compiled_inside
 def _mean_gain(by_x: CellCounts, by_y: CellCounts, factorials: FloatArray) -> float:
     """Return the mean gain over the tables of two independent variables with these margins."""
-    n = 0
+    n = np.int64(0)
     for a in by_x:
         n += a
     mean = 0.0

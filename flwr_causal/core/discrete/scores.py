@@ -381,7 +381,7 @@ def fill_gains(
             return index, 0
         base = 0.0
         for s in range(num):
-            total = 0
+            total = np.int64(0)
             for group in range(s * r, (s + 1) * r):
                 base -= term(terms, table_y, q * r, np.int64(sizes[group]))
                 total += sizes[group]

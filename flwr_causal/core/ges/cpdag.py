@@ -130,7 +130,6 @@ def affected(graph: Graph) -> IntArray:
     return nodes
 
 
-@compiled_in_place
 def recomplete(graph: Graph, x: int, y: int) -> bool:
     """Turn the marks after an operator on x and y into a CPDAG; False if they have no extension.
 
@@ -139,13 +138,28 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
     adjacent nodes are read and written. Then the :func:`affected` nodes are marked in ``work[6]``,
     and ``before`` becomes equal to ``marks``.
     """
+    if not _extend(graph):
+        return False
+    # Called from here, so that the one that a search does not need is not compiled.
+    if len(graph.distinguished) > 0:
+        _direct_edges(graph)
+    else:
+        _label_edges(graph)
+    _note_changes(graph, x, y)
+    return True
+
+
+@compiled_in_place
+def _extend(graph: Graph) -> bool:
+    """Turn ``dag`` into a consistent extension of the marks; False if they have none.
+
+    ``work[3]`` becomes a causal order.
+    """
     marks, dag, work = graph.marks, graph.dag, graph.work
     lists, degrees = graph.lists, graph.degrees
     d = len(degrees)
-    before = graph.before
     # present: the node has not been removed; queued: it is in the queue; order: a causal order.
     present, queued, queue, order = work[0], work[1], work[2], work[3]
-    dirty = work[6]
     first, length, left = 0, d, d
     for i in range(d):
         present[i] = 1
@@ -195,16 +209,21 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
                 queued[other] = 1
                 queue[(first + length) % d] = other
                 length += 1
-    if left > 0:
-        return False
-    if len(graph.distinguished) > 0:
-        _direct_edges(graph)
-    else:
-        _label_edges(graph)
+    return left == 0
+
+
+@compiled_in_place
+def _note_changes(graph: Graph, x: int, y: int) -> None:
+    """Mark the :func:`affected` nodes in ``work[6]``; ``before`` becomes equal to ``marks``."""
+    marks, before, dirty = graph.marks, graph.before, graph.work[6]
+    lists, degrees = graph.lists, graph.degrees
+    d = len(degrees)
     for i in range(d):
         joined = (marks[x, i] and marks[i, x]) or (marks[y, i] and marks[i, y])
         was_joined = (before[x, i] and before[i, x]) or (before[y, i] and before[i, y])
-        dirty[i] = i in (x, y) or joined or was_joined
+        dirty[i] = joined or was_joined
+    dirty[x] = 1
+    dirty[y] = 1
     for i in range(d):
         for k in range(degrees[i]):
             j = lists[i, k]
@@ -214,10 +233,9 @@ def recomplete(graph: Graph, x: int, y: int) -> bool:
                 before[i, j] = marks[i, j]
     before[x, y] = marks[x, y]
     before[y, x] = marks[y, x]
-    return True
 
 
-@compiled_inside
+@compiled_in_place
 def _label_edges(graph: Graph) -> None:
     """Write the class of ``dag`` into ``marks``; ``work[3]`` holds a causal order."""
     marks, dag, work = graph.marks, graph.dag, graph.work
@@ -271,7 +289,7 @@ def _label_edges(graph: Graph) -> None:
                     marks[y, z] = not compelled
 
 
-@compiled_inside
+@compiled_in_place
 def _direct_edges(graph: Graph) -> None:
     """Write the class of ``dag`` into ``marks`` where pairs are distinguished."""
     marks, dag, distinguished = graph.marks, graph.dag, graph.distinguished

@@ -228,7 +228,7 @@ def choose(
             best.blocked[y, k + 1] = x
             best.num_blocked[y] += 1
         best.gains[y] = 0.0
-        num_parents, num_neighbours = 0, 0
+        num_parents, num_neighbours = 0, np.int64(0)
         for k in range(degrees[y]):
             z = lists[y, k]
             if marks[z, y]:

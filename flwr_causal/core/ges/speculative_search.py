@@ -542,15 +542,14 @@ def _take_tables(
                 if own:
                     owner = zero if i < 0 else np.int64(_margin(i, j))
                     key, width = members[first : first + size], np.int64(size)
-                row = find(sums, owner, key, width)
-                if row >= 0 and not math.isnan(sums.gains[row, 0]):
+                row = enter(sums, owner, key, width)
+                if row == FULL:
+                    return index, first, begin, FULL
+                if not math.isnan(sums.gains[row, 0]):
                     continue
                 number = table_for(terms, total)
                 if number < 0:
                     return index, first, begin, NO_TABLE
-                row = enter(sums, owner, key, width)
-                if row == FULL:
-                    return index, first, begin, FULL
                 for k in range(filled):
                     cell = cells[k]
                     reduced = cell

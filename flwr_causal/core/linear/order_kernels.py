@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside, inlined
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 from flwr_causal.core.ties import SCORE_TIE
 
@@ -420,7 +420,7 @@ def _varies(room: OrderRoom, slot: int) -> bool:
     return False
 
 
-@compiled_inside
+@inlined
 def _grow(
     task: SearchTask, room: OrderRoom, child: int, count: int, paths: Paths, row: Integer
 ) -> tuple[Integer, float]:
@@ -505,7 +505,7 @@ def _log_left_now(room: OrderRoom, width: int) -> float:
     return _log_determinant(room.rest, width)
 
 
-@compiled_inside
+@inlined
 def _decompose(task: SearchTask, room: OrderRoom, child: int, size: Integer) -> float:
     """Decompose the correlations of the parents anew; return the log determinant."""
     own, origin, row = task.own[child], task.first[child], 0
@@ -545,7 +545,7 @@ def _decompose(task: SearchTask, room: OrderRoom, child: int, size: Integer) -> 
     return _log_left_now(room, width)
 
 
-@compiled_inside
+@inlined
 def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: Integer, now: float) -> int:
     """Return the number of the parent without which the score is best, -1 for none."""
     width = task.first[child + 1] - task.first[child]
@@ -615,17 +615,38 @@ def _log_without(room: OrderRoom, parent: int, size: Integer, width: int) -> flo
 
 @compiled_inside
 def _select(
-    task: SearchTask, room: OrderRoom, child: int, count: int, paths: Paths, row: Integer
+    task: SearchTask,
+    room: OrderRoom,
+    paths: Paths,
+    row: Integer,
+    child: int,
+    order: IntArray,
+    limit: Integer,
+    left_out: Integer,
+    further: Integer,
 ) -> tuple[Integer, float, float]:
-    """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
+    """Choose the child's parents: grow, then shrink.
 
-    How they were added is kept in a row of ``paths``, unless it is -1.
+    The candidates are lags, the variables before position ``limit`` but ``left_out``, and
+    ``further`` unless it is -1. How they were added is kept in a row of ``paths``, unless it is -1.
 
     Returns
     -------
     size, log_variance, cost
         Number of parents, log determinant of the residual covariance, cost of the edges.
     """
+    count = 0
+    for column in range(len(order), len(task.possible)):
+        if task.possible[column, child]:
+            room.candidates[count] = column
+            count += 1
+    for at in range(limit):
+        if order[at] != left_out and task.possible[order[at], child]:
+            room.candidates[count] = order[at]
+            count += 1
+    if further >= 0:
+        room.candidates[count] = further
+        count += 1
     size, left = _grow(task, room, child, count, paths, row)
     while size > 0:
         worst = _superfluous(task, room, child, size, left)
@@ -641,60 +662,6 @@ def _select(
         if not task.required[variable, child]:
             cost += task.costs[child, variable]
     return size, task.log_variances[child] + left, cost
-
-
-@compiled_inside
-def _list_candidates(
-    task: SearchTask, room: OrderRoom, child: int, order: IntArray, limit: int, skip: Integer
-) -> int:
-    """List the child's candidates: lags, and variables before position ``limit`` but ``skip``."""
-    count = 0
-    for column in range(len(order), len(task.possible)):
-        if task.possible[column, child]:
-            room.candidates[count] = column
-            count += 1
-    for at in range(limit):
-        if order[at] != skip and task.possible[order[at], child]:
-            room.candidates[count] = order[at]
-            count += 1
-    return count
-
-
-@compiled_in_place
-def select_parents(
-    task: SearchTask,
-    room: OrderRoom,
-    paths: Paths,
-    children: IntArray,
-    order: IntArray,
-    limits: IntArray,
-    parents: BoolArray,
-    scores: FloatArray,
-) -> None:
-    """Choose the parents of some variables among those before their positions of ``limits``.
-
-    Parameters
-    ----------
-    task, room, paths
-    children
-        The variables.
-    order
-        ``(d,)`` the order, causes first.
-    limits
-        ``(d,)`` of every variable.
-    parents
-        ``(m, d)``; the columns of the children are changed in place.
-    scores
-        ``(d,)``: what their residual covariance and edges add to the score; changed in place.
-    """
-    for child in children:
-        count = _list_candidates(task, room, child, order, limits[child], child)
-        size, left, cost = _select(task, room, child, count, paths, np.int64(-1))
-        scores[child] = 0.5 * task.rows[child] * left + cost
-        for variable in range(len(parents)):
-            parents[variable, child] = False
-        for row in range(size):
-            parents[room.candidates[room.parents[row]], child] = True
 
 
 @compiled_inside
@@ -742,7 +709,7 @@ def _move(x: int, target: int, order: IntArray, place: IntArray) -> None:
     place[x] = target
 
 
-@compiled_inside
+@inlined
 def _best_place(
     task: SearchTask,
     room: OrderRoom,
@@ -762,7 +729,15 @@ def _best_place(
     goal, log_variance, cost
         The place, -1 for the present one, and what x itself has there.
     """
-    d, n, fit, first, second, cost = len(order), 0.0, 0.0, 0.0, 0.0, 0.0
+    none, d, n, fit, first, second, cost = (
+        np.int64(-1),
+        np.int64(len(order)),
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    )
     for j in range(d):
         n += task.rows[j] / d
         fit += 0.5 * task.rows[j] * fits[0, j]
@@ -792,8 +767,7 @@ def _best_place(
                 _is_added(paths, d, y) if step < 0 else _would_be_added(task, paths, d, x, y)
             ):
                 limit = place[room.near[slot]] if slot < near else d
-                count = _list_candidates(task, room, x, order, limit, x)
-                _, log_own, own = _select(task, room, x, count, paths, d)
+                _, log_own, own = _select(task, room, paths, d, x, order, limit, x, none)
             score = _score_of(
                 task,
                 fitted + 0.5 * task.rows[x] * log_own,
@@ -808,39 +782,57 @@ def _best_place(
 
 
 @compiled_in_place
-def sweep(
+def choose_and_move(
     task: SearchTask,
     room: OrderRoom,
     paths: Paths,
+    children: IntArray,
     scan: IntArray,
     order: IntArray,
     place: IntArray,
+    parents: BoolArray,
     fits: FloatArray,
     others: FloatArray,
 ) -> bool:
-    """Move every variable, in the order of ``scan``, to its best place; return whether any moved.
+    """Choose parents of variables, then move variables to their best places in the order.
 
     A move of x changes the predecessors of those variables alone that x passes, and only by x: for
-    each neighbour y of x one more choice of parents is enough, with x on its other side.
+    each neighbour y of x one more choice of parents is enough, with x on its other side. One
+    function does both, since either compiles the whole choice of parents.
 
     Parameters
     ----------
     task, room, paths
+    children
+        The variables whose parents are chosen: all, if any is moved.
     scan
-        ``(d,)`` the variables, in the order in which they are moved.
+        ``(d,)`` the variables, in the order in which they are moved; ``(0,)`` moves none.
     order, place
-        ``(d,)`` the order, causes first, and the position of every variable; changed in place.
+        ``(d,)`` the order, causes first, and before which position the parents of every variable
+        are: its own, if any is moved. Moves change both in place.
+    parents
+        ``(m, d)``; the columns of the children are changed in place. ``(0, d)``: none is wanted.
     fits
-        ``(2, d)`` room for the logarithms of the residual variances, and the costs of the edges.
+        ``(2, d)`` room for the logarithms of the residual variances, and the costs of the edges, of
+        the children.
     others
         ``(2, d)`` room for the same of each neighbour with x on its other side.
+
+    Returns
+    -------
+    bool
+        Whether any variable moved.
     """
-    d, moved = len(order), False
-    for at in range(d):
-        place[order[at]] = at
-    for child in range(d):
-        count = _list_candidates(task, room, child, order, place[child], np.int64(-1))
-        _, fits[0, child], fits[1, child] = _select(task, room, child, count, paths, child)
+    moved, none = False, np.int64(-1)
+    for child in children:
+        row = child if len(scan) > 0 else none
+        size, fits[0, child], fits[1, child] = _select(
+            task, room, paths, row, child, order, place[child], child, none
+        )
+        for variable in range(len(parents)):
+            parents[variable, child] = False
+        for k in range(size if len(parents) > 0 else 0):
+            parents[room.candidates[room.parents[k]], child] = True
     for x in scan:
         near, here = _neighbours(task, room, x, order, place)
         for k in range(near):
@@ -849,11 +841,10 @@ def sweep(
             if task.possible[x, y] and (
                 _would_be_added(task, paths, y, y, x) if k < here else _is_added(paths, y, x)
             ):
-                count = _list_candidates(task, room, y, order, place[y], x)
-                if k < here:
-                    room.candidates[count] = x
-                    count += 1
-                _, others[0, k], others[1, k] = _select(task, room, y, count, paths, np.int64(-1))
+                further = x if k < here else none
+                _, others[0, k], others[1, k] = _select(
+                    task, room, paths, none, y, order, place[y], x, further
+                )
         goal, log_there, cost_there = _best_place(
             task, room, paths, x, near, here, order, place, fits, others
         )
@@ -866,13 +857,11 @@ def sweep(
         # Directly before, or after, the last neighbour that x passes.
         _move(x, place[room.near[goal if goal < here else goal - 1]], order, place)
         # How the parents of x, and of those that it passes, are chosen at the new place.
-        count = _list_candidates(task, room, x, order, place[x], x)
-        _select(task, room, x, count, paths, x)
+        _select(task, room, paths, x, x, order, place[x], x, none)
         for k in range(min(goal, here), max(goal, here)):
             y = room.near[k]
             if task.possible[x, y] and (
                 _is_added(paths, y, x) if goal > here else _would_be_added(task, paths, y, y, x)
             ):
-                count = _list_candidates(task, room, y, order, place[y], np.int64(-1))
-                _select(task, room, y, count, paths, y)
+                _select(task, room, paths, y, y, order, place[y], y, none)
     return moved

@@ -37,8 +37,7 @@ from flwr_causal.core.linear.order_kernels import (
     OrderRoom,
     Paths,
     SearchTask,
-    select_parents,
-    sweep,
+    choose_and_move,
 )
 from flwr_causal.core.linear.regression import (
     RESIDUAL_FLOOR,
@@ -626,7 +625,11 @@ class MomentOrders:
     def _sweep(self, task: SearchTask, scan: IntArray, order: IntArray) -> bool:
         """Move every variable to its best place in the order; return whether any was moved."""
         fits, others = np.empty((2, 2, self.d))
-        return sweep(task, self.room, self.paths, scan, order, np.empty_like(order), fits, others)
+        place, parents = np.empty_like(order), np.zeros((0, self.d), dtype=bool)
+        place[order] = every = np.arange(self.d)
+        return choose_and_move(
+            task, self.room, self.paths, every, scan, order, place, parents, fits, others
+        )
 
     def _along(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> BoolArray:
         """Return each variable's parents among its predecessors, (m, d)."""
@@ -707,8 +710,13 @@ class MomentOrders:
         parents: BoolArray,
         scores: FloatArray | None = None,
     ) -> None:
-        scores = np.zeros(self.d) if scores is None else scores
-        select_parents(task, self.room, self.paths, children, order, limits, parents, scores)
+        none, fits = np.zeros(0, dtype=np.int64), np.empty((2, self.d))
+        choose_and_move(
+            task, self.room, self.paths, children, none, order, limits, parents, fits, fits
+        )
+        if scores is not None:
+            left, cost = fits[:, children]
+            scores[children] = 0.5 * task.rows[children] * left + cost
 
     def _promising(self) -> BoolArray:
         """Return the allowed edges between a variable and the columns that best predict it."""

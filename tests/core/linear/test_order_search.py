@@ -310,7 +310,7 @@ def test_every_kernel_is_compiled_once():
     masks = everything(moments)
     search_orders(moments, masks)
     search_orders(moments, EdgeMasks(*map(np.asfortranarray, masks)), num_targets=4)
-    assert len(module.sweep.signatures) == len(module.select_parents.signatures) == 1
+    assert len(module.choose_and_move.signatures) == 1
 
 
 def test_moments_of_other_pairs_are_not_read():

@@ -223,7 +223,7 @@ class Deployment:
         return int(json.loads(self.flower.call(*command))["node-id"])
 
     def add_node(
-        self, name: str, table: Path, key: Path | None = None, **node_config: object
+        self, name: str, table: Path | None, key: Path | None = None, **node_config: object
     ) -> int:
         """Start a SuperNode and return its process id; with a key it proves who it is."""
         transport: list[object] = ["--insecure"]
@@ -231,12 +231,16 @@ class Deployment:
             transport = ["--root-certificates", self.certificates / "ca.crt"]
         if key is not None:
             transport += ["--auth-supernode-private-key", key]
-        config = {"name": name, "data-path": table, **node_config}
+        config = {"name": name, **({"data-path": table} if table else {}), **node_config}
+        pairs = (
+            f"{key}={value if isinstance(value, int) else repr(str(value))}"
+            for key, value in config.items()
+        )
         return self._start(
             name,
             free_port(),
             *("flower-supernode", *transport, "--superlink", f"127.0.0.1:{self.port}"),
-            *("--node-config", " ".join(f"{key}='{value}'" for key, value in config.items())),
+            *("--node-config", " ".join(pairs)),
         )
 
     def stop_node(self, name: str, pid: int) -> None:

@@ -1,8 +1,20 @@
-"""Apps of Flower users' own under ``flwr run``: mods, wrappers, warm starts, refusals."""
+"""Apps of Flower users' own under ``flwr run``: mods, wrappers, warm starts, bundles, refusals."""
 
+import hashlib
+import json
+import re
+import shutil
 from textwrap import dedent
+from zipfile import ZipFile
 
+import blocks
 import pytest
+from entry_point_packages import declare
+from processes import REPOSITORY, Deployment
+from typer.testing import CliRunner
+
+from flwr_causal.command_line import app as command_line
+from flwr_causal.reports.run import Run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
@@ -161,3 +173,60 @@ def test_apps_of_users_own(flower, tmp_path):
     output = flower.run(written(tmp_path, "legacy", OF_CLIENT_FN))
     assert flower.statuses(at_least=4)[0].startswith("finished:failed"), output
     assert "client_app(NotearsADMMClient, source)" in output, output
+
+
+def test_the_bundle_of_the_tutorials_app_runs_on_nodes(flower, tmp_path):
+    """Two methods in one ServerApp; what ``flwr build`` makes holds their code and no table."""
+    page = (REPOSITORY / "docs" / "tutorials" / "flower.md").read_text(encoding="utf-8")
+    code = [one.text for one in blocks.blocks_of(page) if one.language == "python"]
+    (last,) = [place for place, text in enumerate(code) if "run.save(" in text]
+    text = "\n\n".join(code[: last + 1]).replace("max_rounds=20", "max_rounds=6")
+    app = tmp_path / "app"
+    (app / "my").mkdir(parents=True)
+    (app / "my" / "app.py").write_text(text)
+    (app / "my" / "test_app.py").write_text("import my.app")
+    (app / "my" / "rows.csv").write_text("dose,pressure\n1,2\n")
+    (app / "pyproject.toml").write_text(
+        "".join(re.findall(r"^```toml\n(.*?)^```", page, re.S | re.M))
+    )
+
+    output = flower.call("flwr", "build", "--app", app)
+    (bundle,) = tmp_path.glob("*.fab")
+    with ZipFile(bundle) as archive:
+        assert set(archive.namelist()) == {"pyproject.toml", "my/app.py", ".info/CONTENT"}, output
+        assert archive.read("my/app.py").decode() == text
+    output = flower.call("flwr", "install", bundle)
+    (installed,) = (flower.home / "apps").iterdir()
+    # Nothing but the bundle is left of the app.
+    shutil.rmtree(app)
+    deployment, results = Deployment(flower), tmp_path / "results"
+    for number in range(2):
+        deployment.add_node(f"clinic{number}", None, **{"partition-id": number})
+    output += flower.run(installed, "clinic", f"method='notears-admm' output-dir='{results}'")
+
+    assert flower.statuses("clinic") == ["finished:completed"], output
+    (listed,) = json.loads(flower.call("flwr", "list", "clinic", "--format", "json"))["runs"]
+    assert listed["fab-hash"] == hashlib.sha256(bundle.read_bytes()).hexdigest()
+    for method in ("moments", "notears-admm"):
+        run = Run.load(results / method)
+        assert run.config["method"] == method
+        assert [edge[:2] for edge in run.graph.edges()] == [("dose", "pressure")]
+        assert run.total_rows == 400
+        assert "dose" in (results / f"{method}.html").read_text(encoding="utf-8")
+
+
+def test_a_new_methods_app_takes_the_rows_of_a_run(flower, tmp_path):
+    folder = tmp_path / "ridge-graph"
+    made = CliRunner().invoke(command_line, ["new", "ridge-graph", "--directory", folder])
+    assert made.exit_code == 0, made.output
+    declare(folder, "ridge-graph", {"ridge-graph": "ridge_graph:METHOD"})
+    flower.environment["PYTHONPATH"] = f"{folder}:{REPOSITORY}"
+    results = tmp_path / "results"
+
+    output = flower.run(folder, "", f"rows=800 variables=6 output-dir='{results}'")
+
+    assert flower.statuses() == ["finished:completed"], output
+    run = Run.load(results)
+    assert run.config["method"] == "ridge-graph"
+    assert list(run.parties.values()) == [400, 400]
+    assert len(run.graph.names) == 6

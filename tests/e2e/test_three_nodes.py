@@ -22,8 +22,9 @@ def compact_line(output: str) -> dict:
 
 
 @pytest.mark.slow
-def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
-    deployment = Deployment(flower)
+@pytest.mark.parametrize("isolation", ["subprocess", "process"])
+def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path, isolation):
+    deployment = Deployment(flower, isolation=isolation)
     for name, table in tables.items():
         deployment.add_node(name, table)
     results = tmp_path / "results"
@@ -43,6 +44,10 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
     assert found.failures == []
     assert found.metrics["shd"] == compact_line(output)["shd"] < expected.graph.num_edges
     assert compact_line(output)["status"] == "completed"
+    starts = {"subprocess": tables, "process": [f"{name}-superexec" for name in tables]}
+    for log in starts[isolation]:
+        assert "Start `flwr-clientapp` process" in flower.log(log)
+    deployment.stop()
 
 
 class Without(Relay):

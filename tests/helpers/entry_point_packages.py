@@ -15,12 +15,18 @@ def install(folder, package, points, code, group="flwr_causal.methods"):
     """Write a package of one module into a folder of ``sys.path``: its code, what it declares."""
     module = package.replace("-", "_")
     (folder / f"{module}.py").write_text(code)
-    info = folder / f"{module}-1.0.dist-info"
+    values = {name: f"{module}:{attribute}" for name, attribute in points.items()}
+    declare(folder, package, values, group)
+    forget()
+
+
+def declare(folder, package, points, group="flwr_causal.methods"):
+    """Write what pip writes into a folder of ``sys.path`` about a package's entry points."""
+    info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    lines = [f"{name} = {module}:{attribute}" for name, attribute in points.items()]
+    lines = [f"{name} = {value}" for name, value in points.items()]
     (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
-    forget()
 
 
 def forget():

@@ -147,11 +147,21 @@ def _command_line(pid: int) -> bytes:
 
 
 class Deployment:
-    """A SuperLink, and the SuperNodes that are started one by one."""
+    """A SuperLink, and the SuperNodes that are started one by one.
 
-    def __init__(self, flower: Flower, certificates: Path | None = None) -> None:
+    With ``isolation="process"`` each has a SuperExec beside it, which starts the apps and shows a
+    shared secret; with "subprocess", Flower's default, they start the apps themselves.
+    """
+
+    def __init__(
+        self, flower: Flower, certificates: Path | None = None, isolation: str = "subprocess"
+    ) -> None:
         self.flower = flower
         self.certificates = certificates
+        self.isolation = isolation
+        self.secret = flower.home / "superexec-secret"
+        self.secret.write_bytes(os.urandom(32))
+        self.started: list[int] = []
         self.port = free_port()
         self.start_superlink()
         how = (
@@ -174,14 +184,27 @@ class Deployment:
                 "--ssl-keyfile": certificates / "server.key",
             }
         transport = [part for item in files.items() for part in item] or ["--insecure"]
-        self.flower.start(
+        self._start(
             "superlink",
-            *("flower-superlink", *transport, "--host", "127.0.0.1", "--port", self.port),
+            self.port,
+            *("flower-superlink", *transport),
             *(["--enable-supernode-auth"] if certificates is not None else []),
             *("--disable-runtime-dependency-installation", "--database", "superlink.db"),
-            TEST_NODE="superlink",
         )
         wait_for(self._healthy, START_SECONDS, "the SuperLink answers")
+
+    def _start(self, name: str, port: int, *command: object) -> int:
+        """Start a SuperLink or SuperNode whose apps are started by the rules of ``isolation``."""
+        process = self.isolation == "process"
+        secret = ("--superexec-auth-secret-file", self.secret) if process else ()
+        where = ("--host", "127.0.0.1", "--port", port, "--isolation", self.isolation)
+        pid = self.flower.start(name, *command, *where, *secret, TEST_NODE=name)
+        self.started.append(pid)
+        if process:
+            address = ("--insecure", "--runtime-api-address", f"127.0.0.1:{port}")
+            beside = ("flower-superexec", *address, *secret)
+            self.started.append(self.flower.start(f"{name}-superexec", *beside, TEST_NODE=name))
+        return pid
 
     def _healthy(self) -> bool:
         context = None
@@ -200,7 +223,7 @@ class Deployment:
         return int(json.loads(self.flower.call(*command))["node-id"])
 
     def add_node(
-        self, name: str, table: Path, key: Path | None = None, **node_config: object
+        self, name: str, table: Path | None, key: Path | None = None, **node_config: object
     ) -> int:
         """Start a SuperNode and return its process id; with a key it proves who it is."""
         transport: list[object] = ["--insecure"]
@@ -208,13 +231,16 @@ class Deployment:
             transport = ["--root-certificates", self.certificates / "ca.crt"]
         if key is not None:
             transport += ["--auth-supernode-private-key", key]
-        config = {"name": name, "data-path": table, **node_config}
-        return self.flower.start(
+        config = {"name": name, **({"data-path": table} if table else {}), **node_config}
+        pairs = (
+            f"{key}={value if isinstance(value, int) else repr(str(value))}"
+            for key, value in config.items()
+        )
+        return self._start(
             name,
+            free_port(),
             *("flower-supernode", *transport, "--superlink", f"127.0.0.1:{self.port}"),
-            *("--host", "127.0.0.1", "--port", free_port()),
-            *("--node-config", " ".join(f"{key}='{value}'" for key, value in config.items())),
-            TEST_NODE=name,
+            *("--node-config", " ".join(pairs)),
         )
 
     def stop_node(self, name: str, pid: int) -> None:
@@ -222,6 +248,13 @@ class Deployment:
         os.kill(pid, signal.SIGTERM)
         wait_for(lambda: os.waitpid(pid, os.WNOHANG)[0], START_SECONDS, f"{name} has stopped")
         self.kill_node(name)
+
+    def stop(self) -> None:
+        """Stop all programs as their owners do, the SuperLink last, until none is left."""
+        for pid in reversed(self.started):
+            os.kill(pid, signal.SIGTERM)
+            wait_for(lambda pid=pid: os.waitpid(pid, os.WNOHANG)[0], START_SECONDS, "it has ended")
+        wait_for(lambda: not self.flower.pids(), START_SECONDS, "no process is left")
 
     def server_apps(self) -> list[int]:
         """Return the ServerApps' processes, one for each run that has not ended."""

@@ -2,8 +2,9 @@
 
 Loops over rows and graphs are compiled: :func:`compiled` on small functions of arrays, with named
 tuples of arrays for state; :func:`compiled_in_place` where the caller brings all arrays, which
-compiles in less time. A literal 0 as an argument is a type of its own to numba and compiles the
-callee again: write ``np.int64(0)``.
+compiles in less time; :func:`inlined` on a helper with one caller, which else is compiled again
+with it. A literal 0 as an argument is a type of its own to numba and compiles the callee again:
+write ``np.int64(0)``.
 
 The machine code is kept in ``__pycache__``, or in numba's cache directory if that cannot be
 written (``NUMBA_CACHE_DIR`` names another one). A function is compiled again when its own file

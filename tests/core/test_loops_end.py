@@ -158,7 +158,7 @@ LOOPS = {
         "The search for an equivalence class",
     ),
     "orders": (
-        (order_search, "sweep", swept),
+        (order_search.MomentOrders, "_sweep", swept),
         (order_search, "MOST_SWEEPS", 3),
         lambda: order_search.search_orders(
             [MOMENTS] * 3,

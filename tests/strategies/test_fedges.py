@@ -276,7 +276,7 @@ def test_start_returns_flowers_result():
     found = FedGES(mode="exact", score="bdeu").start(grid=spy(TABLES), evaluate_fn=watch)
     graph = found.outcome.graph
     np.testing.assert_array_equal(found.arrays["weights"].numpy(), graph.weights)
-    assert seen == [(k + 1, 1) for k in range(found.outcome.rounds)]
+    assert seen == [(0, 0), *((k + 1, 1) for k in range(found.outcome.rounds))]
     assert {"num_edges", "questions"} <= set(found.train_metrics_clientapp[1])
     short = FedGES(mode="fusion").start(grid=spy(TABLES), num_rounds=4)
     assert short.outcome.rounds == 4

@@ -67,7 +67,7 @@ def inlined(function: Function) -> Function:
     calls: a level of calls less saves that time where the callees are long. A function with several
     calls would be copied as many times.
     """
-    return njit(inline="always")(function)  # type: ignore[no-any-return]
+    return njit(inline="always")(function)  # type: ignore[return-value]
 
 
 def _cached(function: Function, options: dict[str, Any]) -> Function:

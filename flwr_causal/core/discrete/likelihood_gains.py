@@ -129,7 +129,7 @@ def _mean_gain(by_x: CellCounts, by_y: CellCounts, factorials: FloatArray) -> fl
 
 
 @compiled_inside
-def _mean_term(n: int, a: Integer, b: Integer, factorials: FloatArray) -> float:
+def _mean_term(n: Integer, a: Integer, b: Integer, factorials: FloatArray) -> float:
     """Return the mean of k log(k / m), k hypergeometric with mean m: a cell's part of the gain."""
     middle = a * (b / n)
     if middle >= LARGE:

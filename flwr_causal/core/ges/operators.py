@@ -238,7 +238,7 @@ def choose(
                 else:
                     parents[num_parents] = z
                     num_parents += 1
-        largest = num_neighbours
+        largest: Integer = num_neighbours
         if insert:
             largest = max_parents - 1 - num_parents
             if largest < 0:

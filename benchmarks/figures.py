@@ -22,7 +22,7 @@ import fnmatch
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,8 +132,6 @@ def worlds(shown: list[FigureTable]) -> str:
 
 #: Runs of a point from which their number is not written beside it: most papers have ten.
 PAPER_RUNS = 10
-#: Baselines that are chosen by the truth, so that nobody can have them, or that ignore the rows.
-ORACLES = {"best", "empty"}
 #: By metric, how the better of two values is found; others have no better one.
 BETTER: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("shd", "cpdag_shd", "smhd", "lagged_shd", "own_shd"), min),
@@ -197,28 +195,40 @@ def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tupl
     )
 
 
-def _best_other(tables: list[MetricTable], entry: dict[str, Any]) -> str:
-    """Return the best baseline or other program of an entry's scenario, by point.
-
-    Without the baselines of `ORACLES`.
-    """
-    choose = BETTER.get(entry["metric"])
-    if choose is None:
-        return ""
-    lines = scenario.find(entry["scenario"]).lines
-    others = {one.label for one in lines if one.kind != "method" and one.name not in ORACLES}
-    found = []
+def _points(
+    tables: Iterable[MetricTable], entry: dict[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], dict[str, Entry]]]:
+    """Return the points of an entry, with what was found there, by line."""
     for table in tables:
         for point, entries in table.rows:
-            ran = [
-                (one.mean, label, one)
-                for label, one in zip(table.lines, entries, strict=True)
-                if label in others and one.runs
-            ]
-            if ran and _here(point, entry):
-                _, label, one = choose(ran, key=lambda it: it[0])
-                found.append((point, f"{label} {_runs_shown(one)}"))
-    return _listed(found, entry)
+            if _here(point, entry):
+                yield point, dict(zip(table.lines, entries, strict=True))
+
+
+def _best_of_others(entry: dict[str, Any], found: Mapping[str, Entry]) -> str:
+    """Return the best line at a point that is none of ours; "" without one.
+
+    Baselines, other programs, the field's methods, sorting by variance or R2: without the baseline
+    that is chosen by the truth, and with the lines of ours that an entry names in ``also``.
+    """
+    ours = {
+        one.label
+        for one in scenario.find(entry["scenario"]).lines
+        if one.name == "best" or (one.kind == "method" and one.name in OWN_METHODS)
+    } - set(entry.get("also", ()))
+    choose = BETTER.get(entry["metric"])
+    ran = sorted(line for line, one in found.items() if one.runs and line not in ours)
+    return choose(ran, key=lambda line: found[line].mean) if choose and ran else ""
+
+
+def _best_other(tables: list[MetricTable], entry: dict[str, Any]) -> str:
+    """Return the best line that is none of ours, by point."""
+    best = (
+        (point, label, lines)
+        for point, lines in _points(tables, entry)
+        if (label := _best_of_others(entry, lines))
+    )
+    return _listed(((point, f"{one} {_shown(lines[one])}") for point, one, lines in best), entry)
 
 
 def _price(every: list[MetricTable], lines: Sequence[str], entry: dict[str, Any]) -> str:
@@ -230,16 +240,15 @@ def _price(every: list[MetricTable], lines: Sequence[str], entry: dict[str, Any]
     return " \\| ".join(filter(None, prices))
 
 
-def _last(tables: list[MetricTable], line: str, metric: str, entry: dict[str, Any]) -> str:
+def _last(every: list[MetricTable], line: str, metric: str, entry: dict[str, Any]) -> str:
     """Return the mean of a metric of a line at the last of an entry's points."""
-    means = [
-        f"{one.mean:.3g}"
-        for table in tables
-        if table.metric == metric and line in table.lines
-        for point, entries in table.rows
-        if _here(point, entry) and (one := entries[table.lines.index(line)]).runs
-    ]
-    return means[-1] if means else ""
+    tables = (one for one in every if one.metric == metric)
+    means = [lines[line].mean for _, lines in _points(tables, entry) if _ran(lines, line)]
+    return f"{means[-1]:.3g}" if means else ""
+
+
+def _ran(lines: Mapping[str, Entry], line: str) -> bool:
+    return line in lines and lines[line].runs > 0
 
 
 class Evidence(NamedTuple):
@@ -267,27 +276,14 @@ class Evidence(NamedTuple):
 
 
 def evidence(found: Mapping[str, FigureTable]) -> list[Evidence]:
-    """Return the rows of evidence.toml with their figures.
-
-    The others are baselines, other programs, the field's methods and sorting by variance or R2,
-    without the baseline that is chosen by the truth.
-    """
+    """Return the rows of evidence.toml with their figures."""
     rows = []
     for entry in tomllib.loads(EVIDENCE.read_text(encoding="utf-8"))["row"]:
         every = found[entry["scenario"]].metric_tables()
-        (table,) = [one for one in every if one.metric == entry["metric"]]
-        (values,) = [entries for point, entries in table.rows if _here(point, entry)]
-        ran = {name: one for name, one in zip(table.lines, values, strict=True) if one.runs}
-        own = {
-            line.label
-            for line in scenario.find(entry["scenario"]).lines
-            if line.name == "best" or (line.kind == "method" and line.name in OWN_METHODS)
-        } - set(entry.get("also", ()))
-        choose = BETTER[entry["metric"]]
-        ours = ran[entry["ours"]]
-        label = choose(sorted(ran.keys() - own), key=lambda name: ran[name].mean)
-        other = ran[label]
-        by = (other.mean - ours.mean) * (1 if choose is min else -1)
+        ((_, lines),) = _points((one for one in every if one.metric == entry["metric"]), entry)
+        label, ours = _best_of_others(entry, lines), lines[entry["ours"]]
+        other = lines[label]
+        by = (other.mean - ours.mean) * (1 if BETTER[entry["metric"]] is min else -1)
         price = [_last(every, entry["ours"], one, entry) for one in ("exchanges", "cpu_seconds")]
         error = math.hypot(ours.error, other.error)
         rows.append(Evidence(entry, ours, label, other, by, error, *price))
@@ -304,8 +300,8 @@ def evidence_table(rows: Sequence[Evidence]) -> str:
             (
                 entry["world"],
                 f"`{entry['metric']}`",
-                f"{entry['ours']}: {_with_runs(row.ours)}",
-                f"{row.label}: {_with_runs(row.other)}",
+                f"{entry['ours']}: {_shown(row.ours, math.inf)}",
+                f"{row.label}: {_shown(row.other, math.inf)}",
                 f"{row.by:.3g}" if few else f"{row.by:.3g} ± {row.error:.2g}",
                 row.exchanges,
                 row.cpu,
@@ -315,15 +311,10 @@ def evidence_table(rows: Sequence[Evidence]) -> str:
     return "\n".join("| " + " | ".join(one) + " |" for one in table)
 
 
-def _with_runs(entry: Entry) -> str:
+def _shown(entry: Entry, enough: float = PAPER_RUNS) -> str:
+    """Return a mean and its error, with the number of runs where there are not enough."""
     text = entry._replace(paper=None).text("")
-    return text if "[n=" in text else f"{text} [n={entry.runs}]"
-
-
-def _runs_shown(entry: Entry) -> str:
-    """Return a mean and its error, with the number of runs where the papers have more."""
-    text = entry._replace(paper=None).text("")
-    few = entry.runs and entry.runs < PAPER_RUNS and "[n=" not in text
+    few = entry.runs and entry.runs < enough and "[n=" not in text
     return f"{text} [n={entry.runs}]" if few else text
 
 
@@ -345,14 +336,8 @@ def _listed(values: Iterable[tuple[Mapping[str, Any], str]], entry: dict[str, An
 
 def _measured(tables: list[MetricTable], line: str, entry: dict[str, Any]) -> tuple[str, list[int]]:
     """Return a line's means and errors at an entry's points, and the numbers of runs."""
-    rows = [
-        (point, entries[table.lines.index(line)])
-        for table in tables
-        if line in table.lines
-        for point, entries in table.rows
-        if _here(point, entry)
-    ]
-    texts = [(point, _runs_shown(one)) for point, one in rows]
+    rows = [(point, lines[line]) for point, lines in _points(tables, entry) if line in lines]
+    texts = [(point, _shown(one)) for point, one in rows]
     return _listed(texts, entry), [one.runs for _, one in rows if one.runs]
 
 

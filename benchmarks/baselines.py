@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from benchmarks import combined
 from benchmarks.world import LineResult, World
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.metrics import compare, r2_sortability, varsortability
+from flwr_causal.core.graphs.metrics import r2_sortability, varsortability
 from flwr_causal.core.linear import baselines as linear
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.linear.regression import explained_shares
@@ -118,8 +119,8 @@ def with_normal_scores(table: pd.DataFrame) -> pd.DataFrame:
 #: How a graph is found from one table.
 SOLVERS: dict[str, Callable[..., _Parts]] = {
     "notears": partial(_linear, linear.paper_solver),
-    "dagma": partial(_linear, linear.quick_solver),
-    "dagma-by-party": partial(_linear, linear.quick_solver, center=False),
+    "dagma": partial(_linear, combined.quick_solver),
+    "dagma-by-party": partial(_linear, combined.quick_solver, center=False),
     "notears-by-party": partial(_linear, linear.paper_solver, center=False),
     "notears-mlp": _perceptrons,
     "dynotears": _series,
@@ -168,7 +169,7 @@ def voted(graphs: Sequence[CausalGraph]) -> CausalGraph:
     if graphs[0].kind == "cpdag":
         votes = np.mean([graph.adjacency for graph in graphs], axis=0) > 0.5
         return CausalGraph(graphs[0].names, votes * 1.0, kind="cpdag")
-    return linear.voting(graphs)
+    return combined.voting(graphs)
 
 
 def average(
@@ -183,7 +184,7 @@ def average(
         limit = float(settings.get("threshold", SERIES_THRESHOLD))
         return LineResult((_series_average(graphs, limit),), shared_seconds=seconds)
     rows = [len(party) for party in world.parties] if weighted else None
-    return LineResult((linear.average(graphs, rows),), shared_seconds=seconds)
+    return LineResult((combined.average(graphs, rows),), shared_seconds=seconds)
 
 
 def _series_average(graphs: list[CausalGraph], threshold: float) -> CausalGraph:
@@ -202,9 +203,7 @@ def best(world: World, solver: str = "dagma", **settings: Any) -> LineResult:
     graphs, seconds = _solved(world, solver, "alone", settings)
     if world.truth is None:
         raise DataError("the baseline 'best' needs a world with a truth")
-    distances = [compare(world.truth, graph) for graph in graphs]
-    errors = [found["shd"] + found.get("lagged_shd", 0) for found in distances]
-    return LineResult((graphs[int(np.argmin(errors))],), shared_seconds=seconds)
+    return LineResult((combined.best(graphs, world.truth),), shared_seconds=seconds)
 
 
 def one_shot(world: World, solver: str = "ges", **settings: Any) -> LineResult:

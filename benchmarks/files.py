@@ -20,7 +20,6 @@ from benchmarks.readers.netsim import PAPER_SUBJECTS, cut_series, read_netsim
 from benchmarks.readers.sachs import TARGETS, condition_parties, read_sachs
 from benchmarks.world import World
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.data.partition import draw_rows
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import DataError
@@ -148,6 +147,22 @@ def netsim(
     columns = list(data.truth.names)
     parties = [pd.DataFrame(steps, columns=columns) for steps in series]
     return World(parties, data.truth, options={"order": 1})
+
+
+def draw_rows(frame: pd.DataFrame, num_rows: int, seed: int) -> pd.DataFrame:
+    """Draw rows of a table at random without replacement.
+
+    Raises
+    ------
+    DataError
+        If ``num_rows`` is not between 1 and the number of rows.
+    """
+    if not 0 < num_rows <= len(frame):
+        raise DataError(
+            f"cannot draw {num_rows} rows from a table of {len(frame)} rows: give a number from 1 "
+            f"to {len(frame)}"
+        )
+    return frame.iloc[np.random.default_rng(seed).choice(len(frame), num_rows, replace=False)]
 
 
 def tabular(

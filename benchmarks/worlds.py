@@ -19,7 +19,7 @@ from benchmarks import (
 )
 from benchmarks.declared import with_declared
 from benchmarks.world import World
-from flwr_causal.data.partition import draw_rows, split, split_columns
+from flwr_causal.data.partition import split, split_columns
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.graph_files import read_edges
@@ -36,7 +36,7 @@ def tables(seed: int, paths: list[str], truth: str = "", num_rows: int | None = 
     """Tables of the user's own; a truth is a file of edges (columns source and target)."""
     found = [read_table(Path(path)) for path in paths]
     if num_rows is not None:
-        found = [draw_rows(table, min(num_rows, len(table)), seed) for table in found]
+        found = [files.draw_rows(table, min(num_rows, len(table)), seed) for table in found]
     graph = read_edges(Path(truth), tuple(found[0].columns)) if truth else None
     return World(found, graph)
 

@@ -84,16 +84,22 @@ def fastest(function, repeats=REPEATS):
     return min(seconds), result
 
 
-def recursion(root, row):
-    """Log density of one row, node by node; each node once, however many parents it has."""
+def of_nodes(compute):
+    """Return a function of nodes that computes each node once, however many parents it has."""
     known = {}
 
     def value(node):
         if id(node) not in known:
-            known[id(node)] = compute(node)
+            known[id(node)] = compute(node, value)
         return known[id(node)]
 
-    def compute(node):
+    return value
+
+
+def recursion(root, row):
+    """Log density of one row, node by node."""
+
+    def compute(node, value):
         if isinstance(node, Product):
             return sum(map(value, node.children))
         if isinstance(node, Sum):
@@ -115,7 +121,7 @@ def recursion(root, row):
             return tree_recursion(node, row)
         return float(node.log_density(row[None, list(node.scope)])[0])
 
-    return value(root)
+    return of_nodes(compute)(root)
 
 
 def tree_recursion(tree, row):
@@ -135,14 +141,8 @@ def tree_recursion(tree, row):
 
 def node_by_node(root, values):
     """Log densities of all rows by numpy, one node after the other."""
-    known = {}
 
-    def value(node):
-        if id(node) not in known:
-            known[id(node)] = compute(node)
-        return known[id(node)]
-
-    def compute(node):
+    def compute(node, value):
         if isinstance(node, Leaf):
             return node.log_density(values[:, list(node.scope)])
         parts = np.array([value(child) for child in node.children])
@@ -150,7 +150,7 @@ def node_by_node(root, values):
             return parts.sum(axis=0)
         return logsumexp(parts + np.log(node.weights)[:, None], axis=0)
 
-    return value(root)
+    return of_nodes(compute)(root)
 
 
 def spflow_evaluation(circuit, values):

@@ -272,22 +272,6 @@ def even_sizes(total: int, num: int) -> list[int]:
     return [total // num + (k < total % num) for k in range(num)]
 
 
-def draw_rows(frame: pd.DataFrame, num_rows: int, seed: int) -> pd.DataFrame:
-    """Draw rows of a table at random without replacement.
-
-    Raises
-    ------
-    DataError
-        If ``num_rows`` is not between 1 and the number of rows.
-    """
-    if not 0 < num_rows <= len(frame):
-        raise DataError(
-            f"cannot draw {num_rows} rows from a table of {len(frame)} rows: give a number from 1 "
-            f"to {len(frame)}"
-        )
-    return frame.iloc[np.random.default_rng(seed).choice(len(frame), num_rows, replace=False)]
-
-
 def _take(frame: pd.DataFrame, parts: Sequence[IndexArray]) -> list[pd.DataFrame]:
     return [frame.iloc[part].reset_index(drop=True) for part in parts]
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.partition import (
-    draw_rows,
     draw_shares,
     round_shares,
     split,
@@ -169,15 +168,3 @@ def test_shares_have_the_moments_of_a_dirichlet():
         variance = (1 / 4) * (3 / 4) / (4 * concentration + 1)
         np.testing.assert_allclose(shares.mean(axis=0), 0.25, atol=0.02)
         np.testing.assert_allclose(shares.var(axis=0), variance, rtol=0.08)
-
-
-def test_rows_are_drawn_without_replacement():
-    rows = table(5)
-    drawn = draw_rows(rows, 4, seed=0)
-    assert len(set(drawn["id"])) == 4
-    samples = [draw_rows(rows, 5, seed)["id"].tolist() for seed in (0, 1, 0)]
-    assert samples[0] == samples[2] != samples[1]
-    assert sorted(samples[0]) == sorted(samples[1]) == rows["id"].tolist()
-    for num_rows in (6, 0):
-        with pytest.raises(DataError, match=f"cannot draw {num_rows} rows from a table of 5"):
-            draw_rows(rows, num_rows, 0)

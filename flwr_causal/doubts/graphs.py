@@ -221,11 +221,6 @@ def gaussian_noise(negentropies: FloatArray, num_rows: int) -> BoolArray:
     return np.asarray(2 * num_rows * negentropies < -2 * np.log(GAUSSIAN_CHANCE))
 
 
-def majority_warning(metrics: Mapping[str, Any], rows: str, head: bool) -> list[str]:
-    """Say where a circuit's class is no better than always guessing the most frequent one."""
-    return doubts_of(metrics=metrics, judged=rows, head=head)
-
-
 # What rules find.
 
 

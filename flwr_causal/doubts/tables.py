@@ -304,16 +304,6 @@ def doubts_of_groups(
     return doubts_by(spreads=spreads, levels=levels, expected=expected)
 
 
-def nominal_numbers(
-    reports: Mapping[str, TableReport], categories: Mapping[str, Sequence[str]], policy: Policy
-) -> list[str]:
-    """Return the warning of numbers that are categories because they are few.
-
-    The parameters are those of :class:`TableFacts`.
-    """
-    return [*doubts_by(held=columns_of(reports), categories=categories, policy=policy)]
-
-
 def doubts_by(**facts: Unpack[TableFacts]) -> tuple[str, ...]:
     """Return what the rules say whose facts are given."""
     return tuple(told(RULES, facts))

@@ -12,7 +12,7 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.check.rules import FactRule, told
 from flwr_causal.data.synthetic.random_graphs import random_graph
-from flwr_causal.doubts.graphs import RULES, doubts_of, majority_warning, plausible
+from flwr_causal.doubts.graphs import RULES, doubts_of, plausible
 from flwr_causal.simulations import simulate
 
 NAMES = ("a", "b", "c", "d")
@@ -162,12 +162,12 @@ def test_age_and_sex_as_effects_suggest_tiers():
 @pytest.mark.parametrize(("head", "two"), [(False, True), (False, False), (True, True)])
 def test_an_accuracy_that_guessing_reaches(head, two):
     metrics = {"accuracy": 0.8, "majority": 0.8} | ({"auroc": 0.7} if two else {})
-    (text,) = majority_warning(metrics, "test rows", head)
+    (text,) = doubts_of(metrics=metrics, judged="test rows", head=head)
     assert "0.800" in text
     assert ("head=True" in text) == (not head)
     assert ("decision='macro-f1'" in text) == two
-    assert majority_warning({**metrics, "accuracy": 0.81}, "test rows", head) == []
-    assert majority_warning({"shd": 3}, "test rows", head) == []
+    assert doubts_of(metrics={**metrics, "accuracy": 0.81}, judged="test rows", head=head) == []
+    assert doubts_of(metrics={"shd": 3}, judged="test rows", head=head) == []
 
 
 # Combinations, where no party had rows enough to tell.

@@ -31,9 +31,10 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import require
 from flwr_causal.core.parts import check_parts
+from flwr_causal.data.check.checks import columns_of
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import majority_warning
-from flwr_causal.doubts.tables import nominal_numbers
+from flwr_causal.doubts.graphs import doubts_of
+from flwr_causal.doubts.tables import doubts_by
 from flwr_causal.protocol.fedpc import CONTRACT, FedPCPartyOptions
 from flwr_causal.runtime.algorithm import Result, relayed
 from flwr_causal.runtime.connection import Connection
@@ -177,7 +178,7 @@ class FedPC(CausalStrategy):
             for one in plan.domain.variables
             if one.states is not None and one.name != target
         }
-        found = nominal_numbers(reports, categories, self.policy)
+        found = [*doubts_by(held=columns_of(reports), categories=categories, policy=self.policy)]
         found += lost_by_leaves(plan, categories)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
@@ -307,7 +308,7 @@ class FedPC(CausalStrategy):
         return [
             text
             for rows, own in judged.items()
-            for text in majority_warning(own, rows, self.options.head is not False)
+            for text in doubts_of(metrics=own, judged=rows, head=self.options.head is not False)
         ]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flwr_causal.command_line import Commands, Engine, write_new
+from flwr_causal.errors import ConfigError
 
 app = typer.Typer(
     cls=Commands,
@@ -34,6 +35,10 @@ def reproduce(
     methods: Annotated[
         str, typer.Option(metavar="A,B", help="Only these lines of the table.")
     ] = "",
+    at: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS=V,V", help="Only points with these values. Repeatable."),
+    ] = None,
     output_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: reproduced/NAME.")
     ] = None,
@@ -67,6 +72,7 @@ def reproduce(
         return
     # A comma with a space is part of a label.
     labels = [label.strip() for label in re.split(r",(?! )", methods) if label.strip()]
+    points = dict(_values_of(one) for one in at or ())
     failed = 0
     for one in sweeps.chosen(name):
         place = output_dir / one if output_dir and one != name else output_dir
@@ -77,6 +83,7 @@ def reproduce(
             engine=engine.value,
             jobs=jobs,
             methods=labels,
+            at=points,
             output_dir=place,
             data_dir=data_dir,
             progress=progress,
@@ -86,6 +93,14 @@ def reproduce(
         failed += report.failed
     if failed:
         raise typer.Exit(1)
+
+
+def _values_of(text: str) -> tuple[str, list[str]]:
+    """Return a coordinate and its values from ``AXIS=V,V``; a ConfigError if it is none."""
+    axis, sign, values = text.partition("=")
+    if not (axis and sign and values):
+        raise ConfigError(f"--at '{text}': write AXIS=VALUE,VALUE")
+    return axis.strip(), [value.strip() for value in values.split(",")]
 
 
 @app.command()

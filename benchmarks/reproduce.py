@@ -7,6 +7,7 @@ import shlex
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from benchmarks.runner import Sweep
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from benchmarks.runner import Engine
     from benchmarks.scenario import Scenario
@@ -66,13 +67,18 @@ def chosen(name: str) -> list[str]:
     return found
 
 
-def prepared(name: str, scale: float = 1.0, methods: Sequence[str] = ()) -> Scenario:
+def prepared(
+    name: str,
+    scale: float = 1.0,
+    methods: Sequence[str] = (),
+    at: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Scenario:
     """Return a scenario by name or path, scaled, with the sorts and with its kept lines checked.
 
     Raises
     ------
     ConfigError
-        If the scenario, a line that is kept or a metric does not exist.
+        If the scenario, a line or a point that is kept, or a metric does not exist.
     """
     found = scenario.find(name)
     if found.data["name"] not in NOT_SORTED:
@@ -81,7 +87,7 @@ def prepared(name: str, scale: float = 1.0, methods: Sequence[str] = ()) -> Scen
         found = replace(found, lines=(*found.lines, *sorts))
     found = found.with_lines(methods) if methods else found
     runner.check(found)
-    return found.scaled(scale)
+    return found.with_points(at).scaled(scale)
 
 
 def reproduce(
@@ -92,6 +98,7 @@ def reproduce(
     engine: Engine = "local",
     jobs: int = 1,
     methods: Sequence[str] = (),
+    at: Mapping[str, Sequence[str]] = MappingProxyType({}),
     output_dir: str | Path | None = None,
     data_dir: str | Path | None = None,
     progress: bool | None = None,
@@ -111,6 +118,8 @@ def reproduce(
         Processes.
     methods : sequence of str
         Only these lines, by label or by the name of the method.
+    at : mapping of str to sequence of str
+        Only the points where a coordinate has one of these values.
     output_dir : str or Path, optional
         Default: ``reproduced/NAME``. A sweep of this scenario that was ended goes on there.
     data_dir : str or Path, optional
@@ -125,22 +134,26 @@ def reproduce(
     """
     if jobs < 1 or (runs is not None and runs < 1):
         raise ConfigError(f"--jobs is {jobs}, --runs {runs}: give whole numbers from 1 up")
-    one = prepared(name, scale, methods)
+    one = prepared(name, scale, methods, at)
     directory = Path(output_dir or Path("reproduced", one.name)).absolute()
     place = None if data_dir is None else Path(data_dir).expanduser().absolute()
     sweep = Sweep(one, directory, runs or one.runs, engine, place)
     with _bar(one.name, progress) as show:
         absent = runner.compute(sweep, jobs, show)
-    return _report(sweep, absent, _command(name, sweep, methods))
+    return _report(sweep, absent, _command(name, sweep, methods, at))
 
 
-def _command(name: str, sweep: Sweep, methods: Sequence[str]) -> str:
+def _command(
+    name: str, sweep: Sweep, methods: Sequence[str], at: Mapping[str, Sequence[str]]
+) -> str:
     """Return the command that computes the figures of a sweep."""
     words = ["flwr-causal", "reproduce", name, "--runs", str(sweep.runs)]
     scale = sweep.scenario.scale
     words += ["--scale", f"{scale:g}"] if scale < 1 else []
     words += ["--engine", sweep.engine] if sweep.engine != "local" else []
-    return shlex.join([*words, *(["--methods", ",".join(methods)] if methods else [])])
+    words += ["--methods", ",".join(methods)] if methods else []
+    words += [word for axis, kept in at.items() for word in ("--at", f"{axis}={','.join(kept)}")]
+    return shlex.join(words)
 
 
 def _report(sweep: Sweep, absent: Sequence[str], command: str) -> SweepReport:

@@ -253,6 +253,32 @@ class Scenario:
         kept = (line for line in self.lines if any(fits(line, name) for name in names))
         return replace(self, lines=tuple(kept))
 
+    def with_points(self, at: Mapping[str, Sequence[str]]) -> Scenario:
+        """Return the scenario with the points whose coordinates have some of the given values.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such coordinate, or it never has one of the values.
+        """
+        for axis, values in at.items():
+            if axis not in self.axes:
+                raise ConfigError(
+                    f"{self.name} has no coordinate '{axis}'. Its coordinates: "
+                    f"{', '.join(self.axes) or 'none'}."
+                )
+            known = list(dict.fromkeys(str(point.get(axis, "")) for point in self.grid))
+            if absent := [value for value in values if value not in known]:
+                raise ConfigError(
+                    f"{self.name}, '{axis}': there is no '{absent[0]}'. Values: {', '.join(known)}."
+                )
+        kept = (
+            point
+            for point in self.grid
+            if all(str(point.get(axis, "")) in values for axis, values in at.items())
+        )
+        return replace(self, grid=tuple(kept))
+
     def figure(self, line: str, point: Point, metric: str) -> float | None:
         """Return the paper's own figure for a cell of the tables, or None."""
         for one in self.figures:

@@ -171,6 +171,26 @@ def test_labels_with_commas_choose_lines(tiny, tmp_path):
     assert "write a comma without a space" in " ".join(found.output.split())
 
 
+def test_points_by_their_coordinates(tiny, tmp_path):
+    out = str(tmp_path / "out")
+    arguments = ["reproduce", str(tiny), "--runs", "1", "--output-dir", out, "--methods", "voting"]
+    found = CliRunner().invoke(
+        app, [*arguments, "--at", "num_parties=3", "--at", "num_variables=4"]
+    )
+    assert found.exit_code == 0, found.output
+    (table,) = results.read(Path(out, "figures.csv")).metric_tables()[:1]
+    assert [point["num_parties"] for point, _ in table.rows] == ["3"]
+    assert "--at num_parties=3" in Path(out, "figures.csv").read_text()
+    for at, words in (
+        ("num_parties=5", "'num_parties': there is no '5'. Values: 2, 3"),
+        ("parties=2", "no coordinate 'parties'. Its coordinates: num_variables, num_parties"),
+        ("num_parties", "write AXIS=VALUE,VALUE"),
+    ):
+        refused = CliRunner().invoke(app, [*arguments, "--at", at])
+        assert refused.exit_code == 2
+        assert words in " ".join(refused.output.split())
+
+
 def test_a_line_that_is_left_out_is_not_checked(tiny):
     tiny.write_text(TINY.replace('"voting"', '"votes"'))
     assert [line.label for line in prepared(str(tiny), methods=["moments"]).lines] == ["moments"]

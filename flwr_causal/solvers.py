@@ -24,11 +24,11 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
+    from flwr_causal.core.blocks.pag import pag_search
     from flwr_causal.core.blocks.search import block_search
     from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
     from flwr_causal.core.ges.fusion import fuse
     from flwr_causal.core.ges.ges import ges
-    from flwr_causal.core.ges.linear_pag import pag_search
     from flwr_causal.core.linear.dagma import dagma
     from flwr_causal.core.linear.lingam import lingam
     from flwr_causal.core.linear.notears import notears
@@ -58,7 +58,7 @@ _HOMES = {
     "notears": "flwr_causal.core.linear.notears",
     "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
     "order_search": "flwr_causal.core.linear.stability",
-    "pag_search": "flwr_causal.core.ges.linear_pag",
+    "pag_search": "flwr_causal.core.blocks.pag",
 }
 
 _find, __dir__ = lazily(__name__, _HOMES)

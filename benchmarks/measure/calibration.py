@@ -9,8 +9,9 @@ import numpy as np
 from benchmarks.files import located
 from benchmarks.measure.registry import Table, benchmark
 from benchmarks.readers.sachs import TARGETS, condition_parties, read_sachs
+from flwr_causal.core.graphs.fit_check import check
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear.fit_check import check
+from flwr_causal.core.linear.independence import NumberTests
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.data.synthetic.discrete import federated_discrete
@@ -267,15 +268,15 @@ ORDER = (
 def checks(n, rng):
     """Yield checks of one system: of its graph, and of others."""
     edges, total, table = rows_of(n, "exponential", rng)
-    yield ORDER[0], check(Moments.from_rows(table), edges)
+    yield ORDER[0], check(NumberTests(Moments.from_rows(table), edges.shape[1]), edges)
     i, j = rng.permutation(np.argwhere(edges))[0]
     lacking = edges.copy()
     lacking[i, j] = False
-    yield ORDER[1], check(Moments.from_rows(table), lacking)
+    yield ORDER[1], check(NumberTests(Moments.from_rows(table), lacking.shape[1]), lacking)
     noise = table @ np.linalg.inv(total)
     pairs = np.argwhere(np.triu(~edges, 1))
     noise[:, rng.permutation(pairs)[0]] += 0.7 * (rng.exponential(size=(n, 1)) - 1)
-    yield ORDER[2], check(Moments.from_rows(noise @ total), edges)
+    yield ORDER[2], check(NumberTests(Moments.from_rows(noise @ total), edges.shape[1]), edges)
     fresh = rng.permutation(table)
     for k, method in enumerate(METHODS):
         run = simulate(method, np.array_split(fresh[: n // 2], 3), progress=False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.ges.hidden_check import HiddenCauses
+    from flwr_causal.core.ges.ancestral_search import HiddenCauses
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.determined import Relations

@@ -13,11 +13,11 @@ import pytest
 from flwr_causal import simulate
 from flwr_causal.core.blocks import lacking, near_ties
 from flwr_causal.core.blocks.missing import first_estimate, own_sums, seen_sums
+from flwr_causal.core.blocks.pag import NumberSource, pag_search
 from flwr_causal.core.circuits.learners.class_conditional import joint_moments
 from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.ges import ancestral_search, greedy_search, linear_class
-from flwr_causal.core.ges.ancestral_fit import AncestralScore
-from flwr_causal.core.ges.linear_pag import NumberSource, pag_search
+from flwr_causal.core.ges.ancestral_search import AncestralScore
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.interventions import kept, targets

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flwr_causal.core.blocks.design import Category, Number
-from flwr_causal.core.ges.hidden_check import HiddenCauses
+from flwr_causal.core.ges.ancestral_search import HiddenCauses
 from flwr_causal.core.graphs.equivalence import cpdag, reversible
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge

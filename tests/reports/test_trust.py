@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 from benchmarks.differ import differing_parties
 from flwr_causal import Run, command_line, simulate
 from flwr_causal.core.graphs.doubt import DoubtfulEdge
-from flwr_causal.core.graphs.fit_check import FitCheck, PairTest
+from flwr_causal.core.graphs.fit_check import FitCheck, check
 from flwr_causal.core.graphs.fit_check import tests_table as table_of
+from flwr_causal.core.graphs.independence import PairTest
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear.fit_check import check
+from flwr_causal.core.linear.independence import NumberTests
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.summary import describe_run
@@ -97,7 +98,7 @@ def pair_and(n, left_out, rng):
     second = mixing @ wishart(n - 1, np.eye(3), seed=rng).rvs() @ mixing.T / n
     edges = np.zeros((3, 3), dtype=bool)
     edges[1, 2] = True
-    return check(Moments(n, np.zeros(3), second, tuple("abc")), edges)
+    return check(NumberTests(Moments(n, np.zeros(3), second, tuple("abc")), 3), edges)
 
 
 @pytest.mark.parametrize("n", [100, 100_000])

@@ -12,7 +12,7 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.false_columns import false_columns
-from flwr_causal.core.graphs.fit_check import holm
+from flwr_causal.core.graphs.independence import holm
 from flwr_causal.core.linear.agreeing import compared
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.linear.parties import VARIES

@@ -14,7 +14,7 @@ Pearl (2009). Causality. Section 3.2. (Interventions as a truncated product.)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.answers import Answers
-from flwr_causal.core.discrete import fit_check, inference
+from flwr_causal.core.discrete import inference
 from flwr_causal.core.discrete.discrete import (
     MAX_STATES,
     DiscreteTable,
@@ -35,6 +35,7 @@ from flwr_causal.core.discrete.discrete import (
     seen_patterns,
     state_name,
 )
+from flwr_causal.core.discrete.independence import CountTests
 from flwr_causal.core.discrete.probabilities import (
     check_parents,
     checked_sizes,
@@ -55,7 +56,7 @@ from flwr_causal.core.graphs.adjustment import (
 )
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.core.graphs.fit_check import edge_tests
+from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import (
     CausalGraph,
     distinct_names,
@@ -623,7 +624,7 @@ class BayesianNetwork(Answers):
             codes = codes_of(rows, self.names, self.state_names, self.cuts)
             weights = rows.weights if isinstance(rows, DiscreteTable) else None
             given = DiscreteTable(self.names, self.state_names, codes, weights)
-            found = fit_check.check(self.names, self._edges, partial(_tabulated, given))
+            found = check(CountTests(self.names, partial(_tabulated, given)), self._edges)
             densities = self.log_likelihood(given)
             return found.with_rows(float(np.average(densities, weights=weights)))
         counts = self.counts
@@ -631,11 +632,11 @@ class BayesianNetwork(Answers):
             raise ConfigError(
                 "this network has no counts, which tests need: give rows, or fit it to counts"
             )
-        found = fit_check.check(self.names, self._edges, self._known_counts)
         assert self.equivalent_sample_size is not None
         held_out = sum(held_out_log_likelihood(own, self.equivalent_sample_size) for own in counts)
         mean = held_out / max(float(counts[0].sum()), 1.0) if counts else 0.0
-        return replace(found, held_out_log_likelihood=mean, held_out_by="each row in turn")
+        tests = CountTests(self.names, self._known_counts)
+        return check(tests, self._edges, mean, "each row in turn")
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without counts."""
@@ -643,11 +644,12 @@ class BayesianNetwork(Answers):
         counts = self.counts
         if counts is None:
             return []
-        return edge_tests(
-            self.names,
-            self._edges,
-            lambda i, j, others: fit_check.edge_ratio(counts[j], self.parents[j].index(i)),
-        )
+
+        def of_family(members: list[int]) -> FloatArray:
+            axes = [*self.parents[members[-1]], members[-1]]
+            return np.transpose(counts[members[-1]], [axes.index(k) for k in members])
+
+        return edge_tests(CountTests(self.names, of_family, rows_a_cell=0), self._edges)
 
     def _known_counts(self, variables: list[int]) -> FloatArray | None:
         """Return the counts of variables that one of the tables holds together, else None."""

@@ -1,7 +1,7 @@
 """Compiled parts of the search for ancestral graphs: the likelihood, and changes of edges.
 
-The likelihood is that of :mod:`~flwr_causal.core.ges.ancestral_fit`. Marks are those of
-:mod:`~flwr_causal.core.graphs.pag.marks`, without circles.
+The likelihood is that of :class:`~flwr_causal.core.ges.ancestral_search.AncestralScore`. Marks are
+those of :mod:`~flwr_causal.core.graphs.pag.marks`, without circles.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
-from flwr_causal.core.ges.ancestral_fit import FIT_TIE, MOST_SWEEPS, TOLERANCE
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL
+from flwr_causal.core.graphs.pag.rule_kernels import fits
 from flwr_causal.core.ties import LEAST_SHARE
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
 
+# The fit of a district ends when its log likelihood for one row changes by less, or after so many
+# sweeps.
+TOLERANCE = 5e-7
+MOST_SWEEPS = 200
+# Scores of graphs are equal if they differ by less, for each row: fits that end so are no more
+# exact.
+FIT_TIE = TOLERANCE / 2
 # A pivot below this share of its diagonal element is 0: the columns are collinear.
 LEAST_PIVOT = 1e-13
 # A fit ends where the deviance is so many times its last change away from what is worth something.
@@ -192,24 +199,6 @@ def _substitute(factor: FloatArray, size: Integer, right: FloatArray, column: In
         for k in range(i + 1, size):
             left -= factor[k, i] * right[k, column]
         right[i, column] = left / factor[i, i]
-
-
-@compiled_in_place
-def solve_in_place(matrix: FloatArray, right: FloatArray) -> bool:
-    """Solve ``matrix @ x = right`` in place, by Cholesky's method; False if it is singular.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (k, k)
-        Symmetric, positive definite; overwritten by its factor.
-    right : ndarray of shape (k, r)
-        Overwritten by x.
-    """
-    if not _factorise(matrix, len(matrix)):
-        return False
-    for column in range(right.shape[1]):
-        _substitute(matrix, len(matrix), right, column)
-    return True
 
 
 @compiled_in_place
@@ -607,39 +596,6 @@ def _gain(
     return found
 
 
-@compiled_in_place
-def fits(marks: IntArray, bounds: AncestralBounds, above: BoolArray) -> bool:
-    """Whether a graph is ancestral and agrees with the bounds.
-
-    Parameters
-    ----------
-    marks
-        ``(d, d)``.
-    bounds
-    above
-        ``(d, d)`` room for the ancestors.
-    """
-    d = len(marks)
-    for i in range(d):
-        for j in range(d):
-            above[i, j] = marks[i, j] == ARROW and marks[j, i] == TAIL
-            if bounds.required[i, j] and not above[i, j]:
-                return False
-    for k in range(d):
-        for i in range(d):
-            if above[i, k]:
-                for j in range(d):
-                    above[i, j] |= above[k, j]
-    for i in range(d):
-        if above[i, i]:
-            return False
-        for j in range(d):
-            spouses = marks[i, j] == ARROW and marks[j, i] == ARROW
-            if above[i, j] and (spouses or bounds.no_causes[i, j]):
-                return False
-    return True
-
-
 @compiled_inside
 def _copy(source: IntArray, target: IntArray) -> None:
     for i in range(len(source)):
@@ -665,7 +621,7 @@ def _take(
     scored: Scored, bounds: AncestralBounds, marks: IntArray, changed: IntArray, parts: FloatArray
 ) -> float:
     """Replace a graph, in place, by one that is possible and better; return the gain, or 0."""
-    if not fits(changed, bounds, scored.room.above):
+    if not fits(changed, bounds.no_causes, bounds.required, scored.room.above):
         return 0.0
     gain = _gain(scored, marks, parts, changed, scored.room.least)
     if not gain > FIT_TIE * scored.rows:

@@ -36,10 +36,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.discrete.fit_check import likelihood_ratio, p_value
-from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.pag.marks import NONE, ancestral_separators, marks_of_dag
-from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
+from flwr_causal.core.discrete.independence import independence
+from flwr_causal.core.ges.ancestral_search import pag_graph
+from flwr_causal.core.graphs.independence import largest_rejected, p_value
+from flwr_causal.core.graphs.pag.marks import ancestral_separators, marks_of_dag
+from flwr_causal.core.graphs.pag.rules import Ancestry, mag_of, pag_of_mag
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import as_ranked
@@ -47,7 +48,8 @@ from flwr_causal.core.ties import as_ranked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
 
     Pair: TypeAlias = tuple[int, int]
@@ -77,8 +79,7 @@ class SeparationTest(NamedTuple):
     given
         The variables that are held fixed.
     strength
-        Of the dependence, from 0 to 1: ``sqrt(1 - exp(-G / n))`` for the likelihood ratio G of n
-        rows.
+        Of the dependence, see :class:`~flwr_causal.core.graphs.independence.Independence`.
     """
 
     p: float
@@ -120,10 +121,6 @@ class _Independences(NamedTuple):
             separators[i, j] = separators[j, i] = other.separators[i, j]
         return _Independences(adjacent, separators)
 
-    def oriented(self, known: Ancestry) -> IntArray:
-        """Return the marks that follow."""
-        return oriented(self.adjacent, self.separators, known)
-
 
 class SeparationTests:
     """The tests of all pairs of variables, and the PAG that follows.
@@ -137,7 +134,7 @@ class SeparationTests:
     cardinalities : ndarray of int64, shape (d,)
     num_rows : int
     knowledge : Knowledge, optional
-        As of :func:`~flwr_causal.core.ges.linear_pag.pag_search`.
+        As of :func:`~flwr_causal.core.blocks.pag.pag_search`.
     drawn : bool, default False
         Whether the rows were drawn from others with replacement. Chance dependences of a sample are
         those of the draws, too, so that G of independent variables is twice as large on average;
@@ -190,12 +187,10 @@ class SeparationTests:
         """Take the table of some variables, an axis for each, and make the tests that need it."""
         for pair, given in self._asked[members]:
             axes = [members.index(k) for k in (*given, *pair)]
-            ratio, degrees = likelihood_ratio(table.transpose(axes).astype(np.float64))
-            if degrees:
-                strength = float(np.sqrt(-np.expm1(-ratio / table.sum())))
-                self._keep(
-                    pair, SeparationTest(p_value(ratio / self._excess, degrees), given, strength)
-                )
+            test = independence(table.transpose(axes))
+            if test is not None:
+                p = p_value(test.ratio / self._excess, test.degrees)
+                self._keep(pair, SeparationTest(p, given, test.strength))
             self._open[pair] -= 1
 
     def _keep(self, pair: Pair, test: SeparationTest) -> None:
@@ -236,19 +231,12 @@ class SeparationTests:
 
         A weight is the strength of the edge, from 0 to 1, by the test that speaks most against it.
         """
-        mag = self._mag()
-        marks = oriented(mag != NONE, ancestral_separators(mag), self.known)
-        required = self.required if self.required.any() else None
-        return CausalGraph(
-            self.names, self._weights(marks), kind="pag", marks=marks, required=required
-        )
+        marks = pag_of_mag(self._mag(), self.known)
 
-    def _weights(self, marks: IntArray) -> FloatArray:
-        found = np.zeros(marks.shape)
-        for i, j in np.argwhere(np.triu(marks != NONE)).tolist():
-            strength = self.found[i, j].strength if (i, j) in self.found else 0.0
-            found[i, j] = found[j, i] = max(strength, np.finfo(np.float64).tiny)
-        return found
+        def strength(i: int, j: int) -> float:
+            return self.found[i, j].strength if (i, j) in self.found else 0.0
+
+        return pag_graph(self.names, marks, self.required, strength)
 
     def _mag(self) -> IntArray:
         """Return an ancestral graph with the independences of the tests, where one has all."""
@@ -261,8 +249,9 @@ class SeparationTests:
         while waiting:
             check_deadline()
             part = waiting.pop()
-            found = member(before.replaced([*kept, *part], after).oriented(self.known))
-            if found is not None and self.known.agrees(found, self.required):
+            tried = before.replaced([*kept, *part], after)
+            found = mag_of(*tried, self.known, self.required)
+            if found is not None:
                 mag, kept = found, [*kept, *part]
             elif len(part) > 1:
                 half = len(part) // 2
@@ -293,18 +282,3 @@ class SeparationTests:
         """Return the largest p-value of pairs that are joined beside those of the score."""
         apart = [test.p for pair, test in self.found.items() if not self.adjacent[pair]]
         return min(JOINED, largest_rejected(apart, FALSE_SHARE))
-
-
-def largest_rejected(p_values: Sequence[float], share: float) -> float:
-    """Return the largest p-value that is rejected if a share of the rejected may be false.
-
-    The step-up procedure of Benjamini & Hochberg (1995).
-
-    Returns
-    -------
-    float
-        -1 if none is.
-    """
-    ordered = np.sort(np.asarray(p_values, dtype=np.float64))
-    below = np.flatnonzero(ordered <= share * np.arange(1, len(ordered) + 1) / max(len(ordered), 1))
-    return float(ordered[below[-1]]) if len(below) else -1.0

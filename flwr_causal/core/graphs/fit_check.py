@@ -1,51 +1,31 @@
-"""Whether a graph fits the rows: tests of the independencies that it implies, and their report."""
+"""Whether a graph fits the rows: tests of the independencies that it implies, and their report.
+
+The tests are those of :mod:`~flwr_causal.core.graphs.independence`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
+from flwr_causal.core.graphs.independence import PairTest, holm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.graphs.independence import IndependenceTests
 
 #: A test rejects below this corrected p-value, in the words of a report.
 LEVEL = 0.05
 #: So many rejected pairs are printed of each kind.
 MOST_PRINTED = 5
-
-
-class PairTest(NamedTuple):
-    """The test of one pair of variables.
-
-    Attributes
-    ----------
-    first, second
-        The variables, ``second`` not before ``first`` in the causal order.
-    given
-        The variables of the condition.
-    estimate
-        The correlation that the graph says is 0; of categories Cramér's V.
-    statistic
-        Student's t; of categories G, the likelihood ratio.
-    p_value
-        Of this test alone.
-    """
-
-    first: str
-    second: str
-    given: tuple[str, ...]
-    estimate: float
-    statistic: float
-    p_value: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,15 +125,11 @@ class FitCheck:
         return f"<FitCheck: {self.summary()}>"
 
 
-#: Of a test the estimate, the statistic and the p-value.
-Tested: TypeAlias = tuple[float, float, float]
-
-
-def check_order(
-    names: Sequence[str],
+def check(
+    tests: IndependenceTests,
     edges: BoolArray,
-    tests: Callable[[int, IntArray, IntArray], Iterable[Tested | None]],
-    residuals: Iterable[PairTest] = (),
+    held_out: float | None = None,
+    held_out_by: str = "",
 ) -> FitCheck:
     """Test that each variable is independent, given its parents, of what comes before it.
 
@@ -163,26 +139,32 @@ def check_order(
 
     Parameters
     ----------
-    names : sequence of str
-        The m variables.
+    tests : IndependenceTests
+        Of the m variables.
     edges : ndarray of bool, shape (m, d)
         The parents of the first d variables, which form a DAG. The others, of the past, come before
         these, and are not tested.
-    tests : callable
-        ``(j, parents, others) -> tests`` of the independence of j and each of some others given the
-        parents of j; None where it cannot be tested.
-    residuals : iterable of PairTest, default ()
-        Tests of the residuals.
+    held_out, held_out_by
+        See `FitCheck`.
     """
-    before, found = before_each(edges), []
+    before, names, found = before_each(edges), tests.names, []
     for j in range(edges.shape[1]):
         parents, others = np.flatnonzero(edges[:, j]), np.flatnonzero(before[:, j] & ~edges[:, j])
         given = tuple(names[k] for k in parents.tolist())
-        for i, tested in zip(others.tolist(), tests(j, parents, others), strict=True):
+        for i, tested in zip(others.tolist(), tests.each(others, j, parents), strict=True):
             if tested is not None:
-                found.append(PairTest(names[i], names[j], given, *tested))
-    untested = int((before & ~edges).sum()) - len(found)
-    return FitCheck(tests_table(found), tests_table(residuals).drop(columns="given"), untested)
+                found.append(PairTest(names[i], names[j], given, *tested[:3]))
+    statistic, degrees, p_value = tests.whole_test(edges, before)
+    return FitCheck(
+        tests_table(found),
+        tests_table(tests.residual_tests(edges, before)).drop(columns="given"),
+        int((before & ~edges).sum()) - len(found),
+        statistic=statistic,
+        degrees=degrees,
+        p_value=p_value,
+        held_out_log_likelihood=held_out,
+        held_out_by="" if held_out is None else held_out_by,
+    )
 
 
 def before_each(edges: BoolArray) -> BoolArray:
@@ -198,37 +180,22 @@ def before_each(edges: BoolArray) -> BoolArray:
     return result
 
 
-def edge_tests(
-    names: Sequence[str],
-    edges: BoolArray,
-    ratio: Callable[[int, int, IntArray], tuple[float, int, int]],
-) -> list[EdgeTest]:
+def edge_tests(tests: IndependenceTests, edges: BoolArray) -> list[EdgeTest]:
     """Test each edge given the other parents of its effect; edges without a test are left out.
 
     Parameters
     ----------
-    names, edges
-        As in :func:`check_order`.
-    ratio : callable
-        ``(i, j, others) -> (likelihood ratio, degrees, rows)`` of the dependence of j on i given
-        others; with 0 degrees there is no test.
+    tests, edges
+        As in :func:`check`.
     """
     found = []
     for j, i in np.argwhere(edges.T).tolist():
         others = np.flatnonzero(edges[:, j])
-        statistic, degrees, rows = ratio(i, j, others[others != i])
-        if degrees:
-            found.append(EdgeTest(names[i], names[j], statistic, degrees, rows))
+        test = tests.test(i, j, others[others != i])
+        if test is not None:
+            names = tests.names[i], tests.names[j]
+            found.append(EdgeTest(*names, test.ratio, test.degrees, round(test.rows)))
     return found
-
-
-def holm(p_values: FloatArray) -> FloatArray:
-    """Return p-values corrected for their number by Holm's method, in the same order."""
-    order = np.argsort(p_values, kind="stable")
-    factors = np.arange(len(p_values), 0, -1)
-    corrected = np.empty(len(p_values))
-    corrected[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
-    return corrected
 
 
 def tests_table(tests: Iterable[PairTest]) -> pd.DataFrame:

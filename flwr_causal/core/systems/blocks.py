@@ -29,8 +29,9 @@ from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label
 from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.equivalence import member_of
+from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
-from flwr_causal.core.linear.fit_check import block_edge_tests, check_blocks
+from flwr_causal.core.linear.independence import BlockTests
 from flwr_causal.core.linear.moments import (
     Moments,
     columns_of,
@@ -398,7 +399,7 @@ class BlockModel(SystemWithEffects):
         if self.order and rows is not None:
             steps = lagged_rows([self._columns_of_steps(rows)], self.order)
             tested = Moments.from_rows(steps, self.moments.names)
-        found = check_blocks(blocks_of_columns(self.variables, tested), self.edges)
+        found = check(BlockTests(blocks_of_columns(self.variables, tested)), self.edges)
         if self.order or rows is None:
             return found
         return found.with_rows(float(self.log_likelihood(rows).mean()))
@@ -407,7 +408,7 @@ class BlockModel(SystemWithEffects):
         """Test each edge given the other parents of its effect; empty of chosen or set rows."""
         if self.fixed or self.seen:
             return []
-        return block_edge_tests(blocks_of_columns(self.variables, self._tested), self.edges)
+        return edge_tests(BlockTests(blocks_of_columns(self.variables, self._tested)), self.edges)
 
     def contrasts(
         self, cause: str, effect: str, *, lag: int = 0, level: float = 0.95

@@ -24,13 +24,14 @@ from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.equivalence import undirected_part
+from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import (
     CausalGraph,
     distinct_names,
     frozen_booleans,
     place_of,
 )
-from flwr_causal.core.linear import fit_check
+from flwr_causal.core.linear.independence import NumberTests
 from flwr_causal.core.linear.moments import (
     Moments,
     distinct,
@@ -434,16 +435,17 @@ class LinearModel(SystemWithEffects):
             If there are neither rows nor moments of rows.
         """
         if rows is None:
-            return fit_check.check(self._rows, self._edges, self._held_out)
+            tests = NumberTests(self._rows, len(self.names))
+            return check(tests, self._edges, self._held_out, "each party in turn")
         held_out = Moments.from_rows(np.hstack(self._present_and_past(rows)), self._columns)
-        found = fit_check.check(held_out, self._edges)
+        found = check(NumberTests(held_out, len(self.names)), self._edges)
         return found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without moments of rows."""
         if self.sample_moments is None:
             return []
-        return fit_check.edge_tests(self.sample_moments, self._edges)
+        return edge_tests(NumberTests(self.sample_moments, len(self.names)), self._edges)
 
     def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
         """Return the model of rows with missing cells, see :func:`with_rows`."""

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.pag import block_pag
-from flwr_causal.core.ges.ancestral_fit import AncestralScore
-from flwr_causal.core.ges.linear_pag import pag_search
+from flwr_causal.core.blocks.pag import block_pag, pag_search
+from flwr_causal.core.ges.ancestral_search import AncestralScore
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import directed_edges, marks_of_dag

@@ -8,7 +8,7 @@ from small_graphs import matrix
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, fit
 from flwr_causal.core.discrete.discrete import as_discrete
-from flwr_causal.core.discrete.fit_check import likelihood_ratio
+from flwr_causal.core.discrete.independence import likelihood_ratio
 from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.errors import ConfigError
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from flwr_causal.core.ges.ancestral_fit import FIT_TIE, AncestralScore
+from flwr_causal.core.ges.ancestral_kernels import FIT_TIE
+from flwr_causal.core.ges.ancestral_search import AncestralScore
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL, directed_edges, mag, marks_of_dag
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments

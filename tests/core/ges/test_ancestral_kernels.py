@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from ancestral_graphs import correlations_of, random_mag
 
-from flwr_causal.core.ges.ancestral_fit import FIT_TIE, AncestralScore
 from flwr_causal.core.ges.ancestral_kernels import (
+    FIT_TIE,
     AncestralBounds,
     Scored,
-    fits,
     other_edge,
     other_meeting_edges,
-    solve_in_place,
     total,
 )
+from flwr_causal.core.ges.ancestral_search import AncestralScore
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
@@ -25,6 +24,7 @@ from flwr_causal.core.graphs.pag.marks import (
     is_ancestral,
     marks_of_dag,
 )
+from flwr_causal.core.graphs.pag.rules import Ancestry
 
 KINDS = ((ARROW, TAIL), (TAIL, ARROW), (ARROW, ARROW), (NONE, NONE))
 
@@ -36,16 +36,6 @@ def setting(rng, d, n=500, cost=3.0):
 def free(d):
     nothing = np.zeros((d, d), dtype=bool)
     return AncestralBounds(nothing, nothing, nothing)
-
-
-def test_a_system_of_equations_is_solved_and_a_singular_one_is_not():
-    rng = np.random.default_rng(0)
-    root, right = rng.normal(size=(5, 5)), rng.normal(size=(5, 2))
-    matrix = root @ root.T
-    found = right.copy()
-    assert solve_in_place(matrix.copy(), found)
-    np.testing.assert_allclose(matrix @ found, right, atol=1e-8)
-    assert not solve_in_place(np.ones((2, 2)), np.ones((2, 1)))
 
 
 @pytest.mark.parametrize("widths", [[1] * 6, [2, 1, 3, 1, 1]])
@@ -70,20 +60,18 @@ def test_graphs_that_do_not_fit_are_not_ancestral_or_against_the_bounds():
         for i, j in zip(*np.triu_indices(d, 1), strict=True):
             marks[i, j], marks[j, i] = KINDS[rng.integers(4)]
         seen.add(is_ancestral(marks))
-        assert fits(marks, free(d), np.empty((d, d), dtype=bool)) == is_ancestral(marks)
+        nothing = np.zeros((d, d), dtype=bool)
+        assert Ancestry(nothing, nothing).agrees(marks, nothing) == is_ancestral(marks)
         no_causes = rng.random((d, d)) < 0.05
         against = (ancestors(directed_edges(marks)) & no_causes).any()
-        bounds = free(d)._replace(no_causes=no_causes)
-        assert fits(marks, bounds, np.empty((d, d), dtype=bool)) == (
-            is_ancestral(marks) and not against
-        )
+        known = Ancestry(nothing, no_causes)
+        assert known.agrees(marks, nothing) == (is_ancestral(marks) and not against)
     assert seen == {True, False}
     marks = marks_of_dag(np.triu(np.ones((3, 3), dtype=bool), 1)).astype(np.int64)
     required = np.zeros((3, 3), dtype=bool)
     required[0, 1] = True
-    room, bounds = np.empty((3, 3), dtype=bool), free(3)._replace(required=required)
-    assert fits(marks, bounds, room)
-    assert not fits(np.ascontiguousarray(marks.T), bounds, room)
+    assert Ancestry.none(3).agrees(marks, required)
+    assert not Ancestry.none(3).agrees(marks.T, required)
 
 
 @pytest.mark.parametrize("change", [other_edge, other_meeting_edges])

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from flwr_causal.core.ges.counted_pag import SeparationTests, largest_rejected
+from flwr_causal.core.ges.counted_pag import SeparationTests
+from flwr_causal.core.graphs.independence import largest_rejected
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL, m_separated, mag, marks_of_dag
 from flwr_causal.core.graphs.pag.rules import member, pag_of_mag

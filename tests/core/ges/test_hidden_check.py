@@ -8,10 +8,9 @@ import pytest
 from worlds_of_hidden_causes import two_hidden_causes
 
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.pag import BlockSource
+from flwr_causal.core.blocks.pag import BlockSource, NumberSource
 from flwr_causal.core.blocks.search import block_search
-from flwr_causal.core.ges.hidden_check import HiddenCauses, hidden_causes
-from flwr_causal.core.ges.linear_pag import NumberSource
+from flwr_causal.core.ges.ancestral_search import HiddenCauses, hidden_causes
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.stability import order_search

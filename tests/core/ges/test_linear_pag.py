@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flwr_causal.core.blocks.pag import linear_pag, pag_search
 from flwr_causal.core.ges.ancestral_search import confirmed
-from flwr_causal.core.ges.linear_pag import linear_pag, pag_search
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import (

@@ -7,9 +7,10 @@ from small_graphs import matrix
 from statsmodels.stats.multitest import multipletests
 
 from flwr_causal.core.graphs.doubt import EdgeTest, doubtful_edges
+from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import moments_by_variable
-from flwr_causal.core.linear.fit_check import check, edge_tests
+from flwr_causal.core.linear.independence import NumberTests
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError
@@ -33,7 +34,7 @@ def test_each_test_is_the_t_test_of_a_further_regressor():
     rng = np.random.default_rng(0)
     edges = matrix(4, (0, 1), (1, 2), (0, 3), (2, 3))
     rows = rng.normal(size=(40, 4)) @ np.linalg.inv(np.eye(4) - 0.8 * edges) * [1, 1e3, 1e-4, 1]
-    found = check(Moments.from_rows(rows), edges)
+    found = check(NumberTests(Moments.from_rows(rows), len(edges)), edges)
     assert len(found.independencies) == len(found.residuals) == 2
     assert found.untested == 0
     row = pair(found.independencies, "x1", "x3")
@@ -60,7 +61,7 @@ def test_tests_are_calibrated_under_the_true_graph():
     for one in wrong:
         edges, total = random_system(rng, 7)
         rows = rng.exponential(size=(60, 7)) @ total
-        found = check(Moments.from_rows(rows), edges)
+        found = check(NumberTests(Moments.from_rows(rows), len(edges)), edges)
         one[:] = len(found.rejected) > 0, len(found.dependent_residuals) > 0, found.p_value < 0.05
     assert (wrong.mean(axis=0) < 0.08).all(), wrong.mean(axis=0)
     assert wrong[:, 2].mean() > 0.02
@@ -73,15 +74,14 @@ def test_a_missing_edge_and_a_hidden_common_cause_are_found():
         noise = rng.normal(size=(400, 6))
         x, y, z = noise[:, 0], noise[:, 1] + noise[:, 0], noise[:, 2] + noise[:, 1]
         z = z + 0.4 * x
-        found = check(
-            Moments.from_rows(np.column_stack([x, y, z]), "xyz"), matrix(3, (0, 1), (1, 2))
-        )
+        moments = Moments.from_rows(np.column_stack([x, y, z]), "xyz")
+        found = check(NumberTests(moments, 3), matrix(3, (0, 1), (1, 2)))
         missing += len(found.rejected) == 1 and found.p_value < 0.05
         # a -> b <- hidden -> c <- e: nothing joins b and c.
         a, c_cause, common = noise[:, 3], noise[:, 4], 0.7 * noise[:, 5]
         b, c = a + common + noise[:, 0], c_cause + common + noise[:, 1]
         rows = np.column_stack([a, b, c, c_cause])
-        found = check(Moments.from_rows(rows, "abce"), matrix(4, (0, 1), (3, 2)))
+        found = check(NumberTests(Moments.from_rows(rows, "abce"), 4), matrix(4, (0, 1), (3, 2)))
         pairs = found.dependent_residuals[["first", "second"]].to_numpy().tolist()
         hidden += [sorted(one) for one in pairs] == [["b", "c"]]
     assert missing >= 38
@@ -105,7 +105,7 @@ def test_interventions_are_tested_on_each_variables_own_rows():
         products[k] = rows.T @ rows / 1000
     acted = np.array([[False] * 3, [False, True, False]])
     own = moments_by_variable(products, acted, 1000, "xyz")
-    found = check(own, edges)
+    found = check(NumberTests(own, edges.shape[1]), edges)
     assert len(found.independencies) == 1
     assert found.independencies["p_value"][0] > 0.01
     assert found.residuals.empty
@@ -172,7 +172,7 @@ def test_unknown_moments_are_counted_and_not_tested():
     whole = Moments.from_rows(rows, "xyz")
     second = np.array(whole.second)
     second[0, 2] = second[2, 0] = np.nan
-    found = check(Moments(50, whole.mean, second, tuple("xyz")), matrix(3, (0, 1)))
+    found = check(NumberTests(Moments(50, whole.mean, second, tuple("xyz")), 3), matrix(3, (0, 1)))
     assert len(found.independencies) == 1
     assert found.untested == 1
     assert found.p_value is None
@@ -187,7 +187,7 @@ def test_the_weakest_edge_is_the_most_doubtful_and_rows_would_decide_it():
     strengths[1, 2] = 0.12
     rows = rng.normal(size=(200, 4)) @ np.linalg.inv(np.eye(4) - strengths)
     moments = Moments.from_rows(rows, "abcd")
-    tests = edge_tests(moments, edges)
+    tests = edge_tests(NumberTests(moments, edges.shape[1]), edges)
     graph = CausalGraph(tuple("abcd"), fit(moments, edges).weights)
     weak, *others = doubtful_edges(graph, tests, count=4)
     assert (weak.cause, weak.effect, weak.about) == ("b", "c", "presence")

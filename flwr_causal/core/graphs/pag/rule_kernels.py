@@ -1,4 +1,4 @@
-"""Compiled rules R1 to R4 of Zhang (2008), which find arrowheads, and his theorem 2.
+"""Compiled rules R1 to R4 of Zhang (2008), which find arrowheads, his theorem 2, a check of a MAG.
 
 See :mod:`~flwr_causal.core.graphs.pag.rules`, which calls them.
 """
@@ -302,3 +302,37 @@ def mag_of_separators(
     begin_marks(adjacent, separators, causes, no_causes, marks)
     close_arrowheads(marks, separators, waiting, seen)
     return direct_circles(marks, found, seen)
+
+
+@compiled_in_place
+def fits(marks: IntArray, no_causes: BoolArray, required: BoolArray, above: BoolArray) -> bool:
+    """Whether a graph is ancestral and agrees with background knowledge.
+
+    Parameters
+    ----------
+    marks
+        ``(d, d)``, without circles.
+    no_causes, required
+        ``(d, d)`` ``[i, j]``: i is no ancestor of j; i -> j is an edge.
+    above
+        ``(d, d)`` room for the ancestors.
+    """
+    d = len(marks)
+    for i in range(d):
+        for j in range(d):
+            above[i, j] = marks[i, j] == ARROW and marks[j, i] == TAIL
+            if required[i, j] and not above[i, j]:
+                return False
+    for k in range(d):
+        for i in range(d):
+            if above[i, k]:
+                for j in range(d):
+                    above[i, j] |= above[k, j]
+    for i in range(d):
+        if above[i, i]:
+            return False
+        for j in range(d):
+            spouses = marks[i, j] == ARROW and marks[j, i] == ARROW
+            if above[i, j] and (spouses or no_causes[i, j]):
+                return False
+    return True

@@ -109,9 +109,10 @@ class Ancestry(NamedTuple):
         required : ndarray of bool, shape (d, d)
             Edges that the graph must have.
         """
-        directed = directed_edges(marks)
-        against = ancestors(directed) & self.no_causes
-        return is_ancestral(marks) and not against.any() and bool(directed[required].all())
+        from flwr_causal.core.graphs.pag.rule_kernels import fits
+
+        flat, room = np.ascontiguousarray, np.empty(required.shape, dtype=np.bool_)
+        return fits(flat(marks), flat(self.no_causes), flat(required), room)
 
 
 def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None = None) -> IntArray:
@@ -143,9 +144,41 @@ def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None 
     return closed(marks, separators)
 
 
-def pag_of_mag(marks: IntArray) -> IntArray:
+def pag_of_mag(marks: IntArray, known: Ancestry | None = None) -> IntArray:
     """Return the PAG of a MAG: the marks that all MAGs with the same independences share."""
-    return oriented(marks != NONE, ancestral_separators(marks))
+    return oriented(marks != NONE, ancestral_separators(marks), known)
+
+
+def mag_of(
+    adjacent: BoolArray, separators: BoolArray, known: Ancestry, required: BoolArray
+) -> IntArray | None:
+    """Return the MAG with the fewest arrowheads of a skeleton and of the sets that separate pairs.
+
+    It is a member of the PAG of :func:`oriented`. R8 to R10, which turn o-> into ->, are left out:
+    a member has no circles.
+
+    Parameters
+    ----------
+    adjacent, separators, known
+        As of :func:`oriented`.
+    required : ndarray of bool, shape (d, d)
+        Edges that the graph must have.
+
+    Returns
+    -------
+    ndarray of int, shape (d, d), or None
+        Without circles. None if there is none, or none that agrees with background knowledge.
+    """
+    from flwr_causal.core.graphs.pag.rule_kernels import mag_of_separators
+
+    d = len(adjacent)
+    adjacent, separators, causes, no_causes = map(
+        np.ascontiguousarray, (adjacent, separators, known.causes, known.no_causes)
+    )
+    marks, found = np.empty((2, d, d), dtype=np.int64)
+    room = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.bool_)
+    exists = mag_of_separators(adjacent, separators, causes, no_causes, marks, found, *room)
+    return found if exists and known.agrees(found, required) else None
 
 
 def member(marks: IntArray) -> IntArray | None:

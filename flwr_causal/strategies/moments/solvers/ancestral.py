@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.blocks.pag import BlockSource, block_pag
-from flwr_causal.core.ges.hidden_check import hidden_causes
-from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
+from flwr_causal.core.blocks.pag import BlockSource, NumberSource, block_pag, linear_pag
+from flwr_causal.core.ges.ancestral_search import hidden_causes
 from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (a field's type)
 from flwr_causal.core.linear.determined import RESIDUAL_SHARE
 from flwr_causal.core.linear.draws import NUM_DRAWS

@@ -6,8 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal.core.answers import answers
-from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
+from flwr_causal.core.answers import NO_EFFECT, Effect, answers
 from flwr_causal.core.graphs.pag.marks import directed_edges
 from flwr_causal.core.words import some
 from flwr_causal.doubts.parties import clear_differences

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.core.answers import Effect
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.graphs.effect import Effect
 
 
 def contrast(

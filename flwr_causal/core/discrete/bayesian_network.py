@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.answers import Answers
+from flwr_causal.core.answers import NO_EFFECT, Answers, estimated
 from flwr_causal.core.discrete import inference
 from flwr_causal.core.discrete.discrete import (
     MAX_STATES,
@@ -54,7 +54,6 @@ from flwr_causal.core.graphs.adjustment import (
     is_possible_cause,
     possible_parents,
 )
-from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import (
@@ -75,9 +74,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+    from flwr_causal.core.answers import Effect
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.doubt import EdgeTest
-    from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.graphs.fit_check import FitCheck
 
 FORMAT = "flwr-causal bayesian network 1"

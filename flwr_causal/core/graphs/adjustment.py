@@ -1,4 +1,4 @@
-"""Sets of variables whose adjustment gives the total effect of a cause, in DAGs and CPDAGs.
+"""Sets of variables whose adjustment gives the total effect of a cause, in DAGs, CPDAGs and PAGs.
 
 A set is an adjustment set if, in every DAG of the class, it contains no descendant of a variable on
 a directed path from the cause to the effect (these are *forbidden*) and blocks every other path
@@ -11,6 +11,10 @@ are found as walks whose edges do not point backwards. This is exact for DAGs an
 interventional ones. Where background knowledge directs further edges, it may find too many; then
 some effects count as not identified although they are.
 
+A PAG, of matrices ``marks`` as in :mod:`core.graphs.pag.marks`, is amenable if each possibly
+directed path from the cause to the effect starts with an edge out of the cause that is *visible*,
+which no hidden common cause of its two ends can accompany.
+
 References
 ----------
 Perković, E., Textor, J., Kalisch, M. & Maathuis, M. H. (2018). Complete graphical characterization
@@ -21,6 +25,7 @@ van der Zander, B., Liśkiewicz, M. & Textor, J. (2019). Separators and adjustme
 graphs: complete criteria and an algorithmic framework. Artificial Intelligence 270.
 Maathuis, M. H., Kalisch, M. & Bühlmann, P. (2009). Estimating high-dimensional intervention effects
 from observational data. Annals of Statistics 37.
+Maathuis, M. H. & Colombo, D. (2015). A generalized back-door criterion. Annals of Statistics 43.
 """
 
 from __future__ import annotations
@@ -30,12 +35,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.graphs.pag.marks import ARROW, NONE, directed_edges
+from flwr_causal.core.graphs.pag.rules import member, possibly_directed
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.arrays import BoolArray, IntArray
 
 
 def descendants(marks: BoolArray, start: BoolArray) -> BoolArray:
@@ -276,3 +284,113 @@ def vertex_cut(linked: BoolArray, source: int, sink: int, allowed: BoolArray) ->
     except nx.NetworkXUnbounded:
         return None
     return sorted(k for k, side in near if side == 0 and (k, 1) in far)
+
+
+def is_visible(marks: IntArray, i: int, j: int) -> bool:
+    """Whether the edge i -> j excludes a hidden common cause of i and j.
+
+    It does if a variable that is not adjacent to j has an edge into i, or is the start of a path
+    into i whose inner variables are colliders and causes of j.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+        Of a PAG or a MAG.
+    i, j : int
+        The edge. False if it is no edge i -> j.
+    """
+    causes = directed_edges(marks)[:, j]
+    if not causes[i]:
+        return False
+    waiting, seen = [i], {i, j}
+    while waiting:
+        v = waiting.pop()
+        for w in np.flatnonzero(marks[:, v] == ARROW):
+            if w in seen:
+                continue
+            if marks[w, j] == NONE:
+                return True
+            if causes[w] and marks[v, w] == ARROW:
+                seen.add(int(w))
+                waiting.append(int(w))
+    return False
+
+
+def invisible_starts(marks: IntArray, cause: int, effect: int) -> list[int]:
+    """Return the second variables of possibly directed paths that keep an effect unidentified.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+        Of a PAG.
+    cause, effect : int
+        Two different variables.
+
+    Returns
+    -------
+    list of int
+        Ascending; the edges between the cause and these are no visible edges out of the cause.
+        Empty if the effect is identified by adjustment, or if the cause is certainly none.
+    """
+    possible = possibly_directed(marks)
+    first = possible[cause] & between(possible, cause, effect)
+    return [int(w) for w in np.flatnonzero(first) if not is_visible(marks, cause, int(w))]
+
+
+def smallest_set_in_pag(marks: IntArray, cause: int, effect: int) -> list[int] | None:
+    """Return an adjustment set of the least number of variables.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+        Of a PAG.
+    cause, effect : int
+        Two different variables.
+
+    Returns
+    -------
+    list of int or None
+        Ascending. None if there is no adjustment set.
+
+    Raises
+    ------
+    ValueError
+        If the marks are not those of a PAG.
+    """
+    if invisible_starts(marks, cause, effect):
+        return None
+    mag = member(marks)
+    if mag is None:
+        raise ValueError("no ancestral graph has these edges and marks")
+    possible = possibly_directed(marks)
+    # The paths that are left are those that adjustment has to block.
+    for w in np.flatnonzero(possible[cause] & between(possible, cause, effect)):
+        mag[cause, w] = mag[w, cause] = NONE
+    ends = np.isin(np.arange(len(marks)), (cause, effect))
+    relevant = ends | ancestors(directed_edges(mag))[:, ends].any(axis=1)
+    linked = augmented(mag, relevant)
+    allowed = relevant & ~ends & ~forbidden(possible, cause, effect)
+    return vertex_cut(linked, cause, effect, allowed)
+
+
+def augmented(marks: IntArray, kept: BoolArray) -> BoolArray:
+    """Return which variables a path of colliders connects, within some variables, (d, d).
+
+    A set of these variables separates two of them in this undirected graph if and only if it does
+    in the ancestral graph, provided that all ancestors of the three are among them.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+        Of an ancestral graph, without circles.
+    kept : ndarray of bool, shape (d,)
+    """
+    marks = np.where(np.outer(kept, kept), marks, NONE)
+    # Districts: variables that edges <-> connect. Their parents are connected to all of them.
+    both = (marks == ARROW) & (marks.T == ARROW)
+    district = ancestors(both | np.eye(len(marks), dtype=np.bool_))
+    reaching = directed_edges(marks).astype(np.int64) @ district + district > 0
+    linked = reaching.astype(np.int64) @ reaching.T > 0
+    linked[~kept] = linked[:, ~kept] = False
+    np.fill_diagonal(linked, False)
+    return np.asarray(linked)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
-from flwr_causal.core.graphs.pag import adjustment as adjustment_in_pags
 from flwr_causal.core.graphs.pag.marks import (
     NONE,
     checked_marks,
@@ -879,7 +878,7 @@ class CausalGraph(SingleThreaded):
         if kind != "smallest":
             raise ConfigError(f"kind is {kind!r}: of a PAG only the 'smallest' set is known")
         i, j = pair_of(self.names, cause, effect)
-        opened = adjustment_in_pags.invisible_starts(self.marks, i, j)
+        opened = adjustment.invisible_starts(self.marks, i, j)
         if opened:
             edges = some([f"{cause} {self.symbol(i, k)} {self.names[k]}" for k in opened])
             raise DataError(
@@ -888,7 +887,7 @@ class CausalGraph(SingleThreaded):
                 "know of their causes (option 'knowledge')"
             )
         try:
-            found = adjustment_in_pags.smallest_set(self.marks, i, j)
+            found = adjustment.smallest_set_in_pag(self.marks, i, j)
         except ValueError as error:
             raise DataError(
                 f"the effect of {cause} on {effect} is not identified: {error}; circles stand for "

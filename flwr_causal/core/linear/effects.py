@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.answers import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs import adjustment
-from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.limits import SMALLEST
 from flwr_causal.core.linear.moments import Moments, moments_of_variables

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from flwr_causal.core.answers import Answers
+from flwr_causal.core.answers import NO_EFFECT, Answers
 from flwr_causal.core.blocks.contrasts import contrast, contrast_table
 from flwr_causal.core.blocks.design import (
     blocks_of_columns,
@@ -24,7 +24,6 @@ from flwr_causal.core.blocks.design import (
     variables_from_plain,
 )
 from flwr_causal.core.blocks.disagreement import disagreement
-from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.effects import by_adjustment
 from flwr_causal.core.linear.moments import Moments
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.core.answers import Effect
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.graphs.effect import Effect
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.answers import Answers
+from flwr_causal.core.answers import NO_EFFECT, Answers
 from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.blocks.contrasts import contrast
 from flwr_causal.core.blocks.design import blocks_of_columns, has_scores
 from flwr_causal.core.blocks.disagreement import disagreement
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.adjustment import with_past
-from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import pair_of
 from flwr_causal.core.linear.effects import along_paths, by_optimal_set, possible_effects
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.core.answers import Effect
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.linear.effects import Blocks, Contrast
 
 

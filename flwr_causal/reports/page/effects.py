@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.answers import answers
-from flwr_causal.core.graphs.effect import Effect
+from flwr_causal.core.answers import Effect, answers
 from flwr_causal.core.graphs.pag.marks import directed_edges
 from flwr_causal.errors import CausalError
 

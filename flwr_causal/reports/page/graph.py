@@ -8,7 +8,7 @@ import numpy as np
 
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.graphs.pag.comparison import verdict
+from flwr_causal.core.graphs.metrics import verdict
 from flwr_causal.core.graphs.pag.marks import NONE, forward
 
 if TYPE_CHECKING:

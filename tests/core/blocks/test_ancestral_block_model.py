@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError
+from flwr_causal.core.answers import NO_EFFECT
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.systems.blocks import BlockModel

@@ -5,8 +5,8 @@ from itertools import chain, combinations, permutations, product
 import numpy as np
 import pytest
 
+from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.pag import adjustment
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
     CIRCLE,
@@ -94,7 +94,7 @@ def test_the_sets_are_the_smallest_that_give_the_effect_in_every_graph_of_the_cl
         for cause, effect in permutations(range(d), 2):
             others = [k for k in range(d) if k not in (cause, effect)]
             possible = [s for s in subsets(others) if adjusts(covariances, cause, effect, s)]
-            found = adjustment.smallest_set(pag, cause, effect)
+            found = adjustment.smallest_set_in_pag(pag, cause, effect)
             assert (found is None) == (not possible), (pag, cause, effect, possible)
             if found is not None:
                 assert tuple(found) in possible

@@ -55,8 +55,9 @@ def pag_search(
     Returns
     -------
     CausalGraph
-        Of kind "pag". With draws its marks need not be those of one equivalence class: a circle
-        also says that the rows do not decide.
+        Of kind "pag". The weights are the partial correlations of the two variables of an edge,
+        given the other ancestors of both in one graph of the class. With draws its marks need not
+        be those of one equivalence class: a circle also says that the rows do not decide.
 
     Raises
     ------
@@ -78,18 +79,8 @@ def pag_search(
     moments = as_moments(moments_or_data)
     moments.require_complete()
     required = edge_masks(knowledge, moments.names).required
-    return linear_pag(regular(moments, required), knowledge, draws)
-
-
-def linear_pag(
-    moments: Moments, knowledge: Knowledge | None, draws: int = NUM_DRAWS
-) -> CausalGraph:
-    """Find the PAG of best extended BIC that the search reaches, as :func:`pag_search`.
-
-    The weights are the partial correlations of the two variables of an edge, given the other
-    ancestors of both in one graph of the class.
-    """
-    return AncestralSearch(NumberSource(moments, draws), knowledge).graph(moments.names)
+    source = NumberSource(regular(moments, required), draws)
+    return AncestralSearch(source, knowledge).graph(moments.names)
 
 
 class NumberSource(NumberTests, PagSource):
@@ -147,7 +138,22 @@ class NumberSource(NumberTests, PagSource):
 
 
 class BlockSource(BlockTests, PagSource):
-    """Blocks of columns, in the order of their variables' names."""
+    """Blocks of columns, in the order of their variables' names; weights have no sign.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of all columns, those of a variable side by side.
+    widths : sequence of int
+        Number of columns of each of the d variables.
+    names : sequence of str
+        Of the variables.
+
+    Raises
+    ------
+    DataError
+        If a variable has one value.
+    """
 
     def __init__(self, moments: Moments, widths: Sequence[int], names: Sequence[str]) -> None:
         order = np.array(by_name(names), dtype=np.intp)
@@ -161,33 +167,3 @@ class BlockSource(BlockTests, PagSource):
     def class_without(self, masks: EdgeMasks, near: BoolArray | None = None) -> BoolArray:
         """Return a DAG of the class of best score without hidden causes, see `PagSource`."""
         return BlockProblem.of(self.moments, self.widths, self.names, masks).best(near).dag
-
-
-def block_pag(
-    moments: Moments, widths: Sequence[int], names: tuple[str, ...], knowledge: Knowledge | None
-) -> CausalGraph:
-    """Find the PAG of best BIC of blocks of columns that the search reaches.
-
-    Parameters
-    ----------
-    moments : Moments
-        Of all columns, those of a variable side by side.
-    widths : sequence of int
-        Number of columns of each of the d variables.
-    names : tuple of str
-        Of the variables.
-    knowledge : Knowledge, optional
-        As of :func:`pag_search`.
-
-    Returns
-    -------
-    CausalGraph
-        Of kind "pag"; a weight is the strength of the edge, without a sign, given the other
-        ancestors of its variables in one graph of the class.
-
-    Raises
-    ------
-    DataError
-        If a variable has one value.
-    """
-    return AncestralSearch(BlockSource(moments, widths, names), knowledge).graph(names)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.pag import block_pag, pag_search
-from flwr_causal.core.ges.ancestral_search import AncestralScore
+from flwr_causal.core.blocks.pag import BlockSource, pag_search
+from flwr_causal.core.ges.ancestral_search import AncestralScore, AncestralSearch
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import directed_edges, marks_of_dag
@@ -32,7 +32,8 @@ def searched(rows, functions=1, knowledge=None):
     variables, columns = design(rows, functions)
     moments = Moments.from_rows(columns, column_names(variables))
     names = tuple(one.name for one in variables)
-    return block_pag(moments, [one.width for one in variables], names, knowledge)
+    source = BlockSource(moments, [one.width for one in variables], names)
+    return AncestralSearch(source, knowledge).graph(names)
 
 
 def edges_of(graph):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.core.blocks.pag import linear_pag, pag_search
+from flwr_causal.core.blocks.pag import pag_search
 from flwr_causal.core.ges.ancestral_search import confirmed
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.knowledge import Knowledge
@@ -179,7 +179,7 @@ def test_variables_that_knowledge_keeps_apart_may_have_a_common_cause():
 def test_weights_are_partial_correlations_of_edges():
     rows, _, _ = world(3)
     moments = Moments.from_rows(rows.to_numpy(), list(rows.columns))
-    found = linear_pag(moments, None)
+    found = pag_search(moments)
     np.testing.assert_array_equal(found.weights != 0, found.marks != NONE)
     np.testing.assert_array_equal(found.weights, found.weights.T)
     assert np.abs(found.weights).max() <= 1

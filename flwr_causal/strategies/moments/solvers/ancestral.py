@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.blocks.pag import BlockSource, NumberSource, block_pag, linear_pag
-from flwr_causal.core.ges.ancestral_search import hidden_causes
+from flwr_causal.core.blocks.pag import BlockSource, NumberSource
+from flwr_causal.core.ges.ancestral_search import AncestralSearch, hidden_causes
 from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (a field's type)
 from flwr_causal.core.linear.determined import RESIDUAL_SHARE
 from flwr_causal.core.linear.draws import NUM_DRAWS
@@ -51,11 +51,17 @@ class Ancestral(Solver):
 
     def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
         """Find the graph by the knowledge itself, whose tiers say more than masks of edges."""
-        moments, agreement = products.moments, products.agreement
+        moments, design = products.moments, products.design
         assert isinstance(moments, Moments)
-        graph = linear_pag(moments, self.knowledge, NUM_DRAWS if self.confirm else 0)
-        (own,) = distinct(in_units(moments, agreement.mean, products.design.scale))[0]
-        return Outcome(moments, graph, AncestralModel(graph, own), np.abs(graph.weights), (), {})
+        draws = NUM_DRAWS if self.confirm else 0
+        source = _source(moments, products, blocks=self.blocks, num_draws=draws)
+        graph = AncestralSearch(source, self.knowledge).graph(products.agreement.names)
+        if self.blocks:
+            system = AncestralModel(graph, moments, design.blocks)
+        else:
+            plain = in_units(moments, products.agreement.mean, design.scale)
+            system = AncestralModel(graph, distinct(plain)[0][0])
+        return Outcome(moments, graph, system, np.abs(graph.weights), (), {})
 
     def settled(self, outcome: Outcome) -> Ancestral:
         """Replicates do not confirm marks: they are draws themselves."""
@@ -67,13 +73,13 @@ class AncestralBlocks(Ancestral):
 
     blocks: ClassVar[bool] = True
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
-        """Find the graph of blocks of columns."""
-        moments, design = products.moments, products.design
-        assert isinstance(moments, Moments)
-        graph = block_pag(moments, design.widths, products.agreement.names, self.knowledge)
-        system = AncestralModel(graph, moments, design.blocks)
-        return Outcome(moments, graph, system, graph.weights, (), {})
+
+def _source(moments: Moments, products: Products, *, blocks: bool, **options: Any) -> PagSource:
+    """Return what a search asks of moments; ``options`` are those of numbers."""
+    names = products.agreement.names
+    if blocks:
+        return BlockSource(moments, products.design.widths[: len(names)], names)
+    return NumberSource(moments, **options)
 
 
 def with_doubts(
@@ -95,19 +101,15 @@ def with_doubts(
     if moments is None:
         return outcome
     names = products.agreement.names
-    widths = products.design.widths[: len(names)]
-    own, moments = moments, given_others(moments, sum(widths))
+    width = sum(products.design.widths[: len(names)])
+    own, moments = moments, given_others(moments, width)
     # Of a column that its past determines rounding is left.
     left = moments.variances > RESIDUAL_SHARE * own.variances[: moments.d]
     if moments.n < FEWEST_ROWS * moments.d or not left.all():
         return outcome
-    source: PagSource
-    if blocks:
-        source = BlockSource(moments, widths, names)
-    else:
-        # Of 180 systems with and 180 without hidden causes this told 59 and 1, a thorough search
-        # 56 and 1.
-        source = NumberSource(moments, thorough=False)
+    # Of 180 systems with and 180 without hidden causes this told 59 and 1, a thorough search 56 and
+    # 1.
+    source = _source(moments, products, blocks=blocks, thorough=False)
     graph = outcome.graph if outcome.graph.kind == "dag" else outcome.graph.to_dag()
     if knowledge is not None:
         knowledge = replace(knowledge, required_lagged=(), forbidden_lagged=())

@@ -144,7 +144,6 @@ class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
     #: The default of ``threshold``, for the graph of the ADMM and for the one of the search.
     _usual_threshold: ClassVar[float] = 0.3
     _searched_threshold: ClassVar[float] = 0.0
-    _tunings: ClassVar[Mapping[int, Tuning]] = TUNED
 
     def settled(self) -> Any:
         """Return the options with the number of rounds, and a refit where edges are required."""
@@ -267,6 +266,11 @@ class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
             schedule = replace(schedule, sparsity=(sparsity,) * schedule.rounds)
         return schedule if self.early_stop else replace(schedule, patience=0)
 
+    @property
+    def tunings(self) -> Mapping[int, Tuning]:
+        """Penalties and sparsity of the default by number of rounds."""
+        return TUNED
+
     def _full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule for that many rounds, with the automatic sparsity."""
         if self.papers:
@@ -279,7 +283,7 @@ class ADMMOptions(EarlyStop, VariantOptions, InterventionOptions):
             num_rows=agreement.n,
             num_variables=len(agreement.names),
             scale=self.noise_scale(agreement),
-            tunings=self._tunings,
+            tunings=self.tunings,
         )
 
     def problem(self, agreement: Agreement, masks: EdgeMasks) -> admm.ServerProblem:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.consensus import admm
-    from flwr_causal.core.consensus.schedules import Schedule
+    from flwr_causal.core.consensus.schedules import Tuning
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
@@ -113,17 +113,10 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
         """Whether effects are perceptrons."""
         return self.model == "mlp"
 
-    def _full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
-        """Return the schedule of the model for that many rounds."""
-        if self.papers or self.model == "linear":
-            return super()._full_schedule(agreement, rounds)
-        return perceptrons.fast_schedule(
-            rounds,
-            num_clients=agreement.num_parties,
-            num_rows=agreement.n,
-            num_variables=len(agreement.names),
-            scale=self.noise_scale(agreement),
-        )
+    @property
+    def tunings(self) -> Mapping[int, Tuning]:
+        """Those of the model."""
+        return perceptrons.NEURAL_TUNED if self.nonlinear else super().tunings
 
 
 class NotearsADMM(CausalStrategy):

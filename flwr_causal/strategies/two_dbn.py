@@ -168,10 +168,14 @@ perturbed_from, perturbed_to
             found.append(PartyNetworks)
         return tuple(found)
 
-    _tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
     _usual_rounds: ClassVar[int] = 25
     _usual_threshold: ClassVar[float] = 0.15
     _searched_threshold: ClassVar[float] = 0.15
+
+    @property
+    def tunings(self) -> Mapping[int, Tuning]:
+        """Those of designs with lags."""
+        return TUNED_LAGGED
 
     @property
     def of_paper(self) -> OfPaper:

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.consensus import schedules
 from flwr_causal.core.consensus.admm import ClientState, State, multiplier_after
 from flwr_causal.core.consensus.projection import factors, project
-from flwr_causal.core.consensus.schedules import Schedule, Tuning, reason_to_end
+from flwr_causal.core.consensus.schedules import Tuning, reason_to_end
 from flwr_causal.core.devices import one_thread
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters, minimise
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 
@@ -44,20 +44,11 @@ if TYPE_CHECKING:
 # Values for noise of variance 1, chosen on seeds 3..7 of the paper's perceptron data with d = 10
 # and 20, n = 512, K = 4. The results change little if one of the values is halved or doubled, or
 # the last acyclicity penalty is divided by ten.
-NEURAL_TUNED = {40: Tuning((0.3, 0.3), (1e-2, 1e6), (0.15, 0.15), 1.0, 1.0)}
-# Noise variance as a share of the harmonic mean of the variables' variances in such data.
-NOISE_SHARE = 0.5
+# They are multiplied by the noise variance as a share of the harmonic mean of the variables'
+# variances in such data, 0.5.
+NEURAL_TUNED = {40: Tuning((0.15, 0.15), (5e-3, 5e5), (0.075, 0.075), 1.0, 1.0)}
 # Weight decay of the default; the paper has none.
 NEURAL_DECAY = 1e-3
-
-
-def fast_schedule(
-    max_rounds: int, num_clients: int, num_rows: int, num_variables: int, scale: float = 1.0
-) -> Schedule:
-    """Return the default schedule; the arguments are those of :func:`schedules.fast_schedule`."""
-    return schedules.fast_schedule(
-        max_rounds, num_clients, num_rows, num_variables, NOISE_SHARE * scale, NEURAL_TUNED
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ import numpy as np
 
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import ancestors
-from flwr_causal.core.graphs.pag.marks import ARROW, NONE, directed_edges
+from flwr_causal.core.graphs.pag.marks import ARROW, NONE, directed_edges, marks_of_dag
 from flwr_causal.core.graphs.pag.rules import member, possibly_directed
 from flwr_causal.errors import ConfigError
 
@@ -92,12 +92,7 @@ def smallest_set(marks: BoolArray, cause: int, effect: int) -> list[int] | None:
     """
     if not is_amenable(marks, cause, effect):
         return None
-    dag = _member(marks)
-    dag[cause] = False
-    ends = _only(marks, cause) | _only(marks, effect)
-    relevant = descendants(dag.T, ends)
-    moral = equivalence.moralize(dag & np.outer(relevant, relevant))
-    return vertex_cut(moral, cause, effect, relevant & ~ends & ~forbidden(marks, cause, effect))
+    return _smallest_cut(marks_of_dag(_member(marks)), marks, cause, effect)
 
 
 def optimal_set(marks: BoolArray, cause: int, effect: int) -> list[int] | None:
@@ -362,15 +357,27 @@ def smallest_set_in_pag(marks: IntArray, cause: int, effect: int) -> list[int] |
     mag = member(marks)
     if mag is None:
         raise ValueError("no ancestral graph has these edges and marks")
-    possible = possibly_directed(marks)
+    return _smallest_cut(mag, possibly_directed(marks), cause, effect)
+
+
+def _smallest_cut(mag: IntArray, possible: BoolArray, cause: int, effect: int) -> list[int] | None:
+    """Return the fewest variables that block all paths but those that a class may direct.
+
+    Parameters
+    ----------
+    mag : ndarray of int, shape (d, d)
+        Marks of a member of the class; changed in place.
+    possible : ndarray of bool, shape (d, d)
+        The edges of possibly directed paths of the class.
+    cause, effect : int
+    """
     # The paths that are left are those that adjustment has to block.
     for w in np.flatnonzero(possible[cause] & between(possible, cause, effect)):
         mag[cause, w] = mag[w, cause] = NONE
-    ends = np.isin(np.arange(len(marks)), (cause, effect))
+    ends = _only(possible, cause) | _only(possible, effect)
     relevant = ends | ancestors(directed_edges(mag))[:, ends].any(axis=1)
-    linked = augmented(mag, relevant)
     allowed = relevant & ~ends & ~forbidden(possible, cause, effect)
-    return vertex_cut(linked, cause, effect, allowed)
+    return vertex_cut(augmented(mag, relevant), cause, effect, allowed)
 
 
 def augmented(marks: IntArray, kept: BoolArray) -> BoolArray:

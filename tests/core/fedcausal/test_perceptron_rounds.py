@@ -10,7 +10,7 @@ from neural_rows import NONLINEAR_TRUTH, nonlinear_rows
 
 from flwr_causal.core.consensus import perceptrons as admm
 from flwr_causal.core.consensus.admm import multiplier_after
-from flwr_causal.core.consensus.schedules import Schedule, growing_schedule
+from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, growing_schedule
 from flwr_causal.core.fedcausal import perceptrons as rounds
 from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential, is_acyclic
@@ -391,7 +391,7 @@ class TestConsensus:
     @pytest.mark.slow
     def test_finds_the_graph_in_few_rounds(self):
         rows = nonlinear_rows(450, 0)
-        schedule = admm.fast_schedule(40, 3, 450, 4, scale=2.0)
+        schedule = fast_schedule(40, 3, 450, 4, 2.0, admm.NEURAL_TUNED)
         problem = admm_problem(hidden=(10,), schedule=schedule, decay=admm.NEURAL_DECAY)
         state, strengths, reason = admm_run(problem, np.array_split(rows, 3))
         assert state.round <= 40
@@ -422,7 +422,7 @@ class TestConsensus:
         paper = paper_schedule(200)
         assert paper.rounds == 176
         assert tuple(paper.at(0)) == (0.1, 0.1, 0.001, 1.0)
-        assert admm.fast_schedule(30, 4, 100, 5).rounds == 30
+        assert fast_schedule(30, 4, 100, 5, tunings=admm.NEURAL_TUNED).rounds == 30
 
     def test_what_does_not_fit_is_refused(self):
         problem = admm_problem(schedule=paper_schedule(1))

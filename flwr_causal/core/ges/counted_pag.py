@@ -46,8 +46,6 @@ from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import as_ranked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
@@ -90,36 +88,6 @@ class SeparationTest(NamedTuple):
     def removed(self) -> float:
         """The p-value above which it takes an edge away."""
         return REMOVED[min(len(self.given), len(REMOVED) - 1)]
-
-
-class _Independences(NamedTuple):
-    """Which pairs are joined, and what separates the others.
-
-    Attributes
-    ----------
-    adjacent : ndarray of bool, shape (d, d)
-    separators : ndarray of bool, shape (d, d, d)
-        ``[i, j, k]``: k is in the set that separates i and j.
-    """
-
-    adjacent: BoolArray
-    separators: BoolArray
-
-    def changes(self, before: _Independences) -> set[Pair]:
-        """Return the pairs that differ in what decides the graph: an edge, or a collider."""
-        near = self.adjacent | before.adjacent
-        others = (self.separators != before.separators) & near[:, None] & near[None]
-        colliders = others.any(axis=2) & ~self.adjacent
-        found = np.argwhere(np.triu((self.adjacent != before.adjacent) | colliders, 1))
-        return {(i, j) for i, j in found.tolist()}
-
-    def replaced(self, pairs: Sequence[Pair], other: _Independences) -> _Independences:
-        """Return these results, with those of ``other`` for the given pairs."""
-        adjacent, separators = self.adjacent.copy(), self.separators.copy()
-        for i, j in pairs:
-            adjacent[i, j] = adjacent[j, i] = other.adjacent[i, j]
-            separators[i, j] = separators[j, i] = other.separators[i, j]
-        return _Independences(adjacent, separators)
 
 
 class SeparationTests:
@@ -240,17 +208,28 @@ class SeparationTests:
 
     def _mag(self) -> IntArray:
         """Return an ancestral graph with the independences of the tests, where one has all."""
-        begin = marks_of_dag(self.dag)
-        before = _Independences(self.adjacent, ancestral_separators(begin))
-        after, clearness = self._tested(before)
-        changed = sorted(after.changes(before), key=lambda pair: (-clearness[pair], pair))
+        mag = marks_of_dag(self.dag)
+        before = ancestral_separators(mag)
+        joined, separators, clearness = self._tested(before)
+        # What decides the graph: an edge, or a collider.
+        near = self.adjacent | joined
+        colliders = ((separators != before) & near[:, None] & near).any(axis=2) & ~joined
+        differ = np.argwhere(np.triu((joined != self.adjacent) | colliders, 1))
+        pairs: list[Pair] = [(i, j) for i, j in differ.tolist()]
         kept: list[Pair] = []
-        mag, waiting = begin, [changed]
+        waiting = [sorted(pairs, key=lambda pair: (-clearness[pair], pair))]
         while waiting:
             check_deadline()
             part = waiting.pop()
-            tried = before.replaced([*kept, *part], after)
-            found = mag_of(*tried, self.known, self.required)
+            tried = np.zeros_like(joined)
+            for i, j in (*kept, *part):
+                tried[i, j] = tried[j, i] = True
+            found = mag_of(
+                np.where(tried, joined, self.adjacent),
+                np.where(tried[:, :, None], separators, before),
+                self.known,
+                self.required,
+            )
             if found is not None:
                 mag, kept = found, [*kept, *part]
             elif len(part) > 1:
@@ -258,12 +237,21 @@ class SeparationTests:
                 waiting += [part[half:], part[:half]]
         return mag
 
-    def _tested(self, before: _Independences) -> tuple[_Independences, dict[Pair, float]]:
-        """Return the independences by the tests, and how clear each of them is.
+    def _tested(self, before: BoolArray) -> tuple[BoolArray, BoolArray, dict[Pair, float]]:
+        """Return the pairs that are joined by the tests, and what separates the others.
 
-        Clearness is the distance of the logarithm of the p-value from that of its limit.
+        Parameters
+        ----------
+        before : ndarray of bool, shape (d, d, d)
+            ``[i, j, k]``: k separates i and j, among others, in the graph of the score.
+
+        Returns
+        -------
+        joined, separators, clearness
+            As ``adjacent`` and ``before``; and of each pair the distance of the logarithm of the
+            p-value from that of its limit.
         """
-        joined, separators = before.adjacent.copy(), before.separators.copy()
+        joined, separators = self.adjacent.copy(), before.copy()
         most = self._joined()
         clearness, least = {}, np.finfo(np.float64).tiny
         for pair, test in self.found.items():
@@ -276,7 +264,7 @@ class SeparationTests:
             separators[i, j] = separators[j, i] = np.isin(np.arange(len(joined)), test.given)
             limit = test.removed if self.adjacent[pair] else most
             clearness[pair] = abs(float(as_ranked(np.log(max(test.p, least) / max(limit, least)))))
-        return _Independences(joined, separators), clearness
+        return joined, separators, clearness
 
     def _joined(self) -> float:
         """Return the largest p-value of pairs that are joined beside those of the score."""

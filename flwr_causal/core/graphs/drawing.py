@@ -208,7 +208,6 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
     for i, j in np.argwhere(shown):
         if graph.kind == "cpdag" and undirected[i, j] and j < i:
             continue
-        weight = 0.0 if plain else float(graph.weights[i, j])
         waypoints = routes.get((i, j))
         if waypoints is None:
             # This edge points upwards: it lies on a cycle, or it is undirected and the layout has
@@ -216,9 +215,12 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
             waypoints = routes[j, i][::-1] if (j, i) in routes else np.zeros((0, 2))
         if adjacency[j, i] and not undirected[i, j] and i != j:
             waypoints = _bowed(positions[i], positions[j], BOW)
-        label = _confidence(graph, i, j) if plain else _number(weight)
-        strength = _signed(strengths[i, j], weight)
-        edges.append(Edge(int(i), int(j), waypoints, strength, graph.symbol(i, j), label))
+        edge = _weighted(i, j, waypoints, strengths[i, j], graph.weights[i, j])
+        if plain:
+            sure = graph.confidence_of(i, j)
+            mark, label = graph.symbol(i, j), "" if sure is None else f"{sure:.2g}"
+            edge = edge._replace(strength=0.0, mark=mark, label=label)
+        edges.append(edge)
     return positions, edges
 
 
@@ -247,9 +249,11 @@ def _acyclic_part(graph: Drawable) -> BoolArray:
     return kept
 
 
-def _signed(strength: float, weight: float) -> float:
-    """Return the strength of an edge with the sign of its weight; 0 without a weight."""
-    return math.copysign(strength, weight) if weight else 0.0
+def _weighted(start: int, end: int, waypoints: FloatArray, strength: float, weight: float) -> Edge:
+    """Return an edge -> with its weight; a required edge of weight 0 has no strength and label."""
+    signed = math.copysign(strength, weight) if weight else 0.0
+    label = f"{weight:.2g}" if weight else ""
+    return Edge(int(start), int(end), waypoints, signed, "->", label)
 
 
 def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
@@ -266,30 +270,16 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         start, end = int((num_lags - 1 - lag) * size + i), int(now + j)
         between = np.arange(num_lags - lag, num_lags) * size
         waypoints = _through_gaps(positions, widths, start, end, between, lanes)
-        weight = float(graph.lagged[lag, i, j])
-        strength = _signed(strengths[1 + lag, i, j], weight)
-        edges.append(Edge(start, end, waypoints, strength, "->", _number(weight)))
+        weight = graph.lagged[lag, i, j]
+        edges.append(_weighted(start, end, waypoints, strengths[1 + lag, i, j], weight))
     for i, j in np.argwhere(graph.adjacency):
         start, end = int(now + i), int(now + j)
         distance = abs(int(rank[i]) - int(rank[j]))
         waypoints = _bowed(positions[start], positions[end], BOW if graph.adjacency[j, i] else 0.0)
         if distance > 1:  # pass the boxes in between on the right
             waypoints[0, 0] = right + 0.18 * distance
-        weight = float(graph.weights[i, j])
-        strength = _signed(strengths[0, i, j], weight)
-        edges.append(Edge(start, end, waypoints, strength, "->", _number(weight)))
+        edges.append(_weighted(start, end, waypoints, strengths[0, i, j], graph.weights[i, j]))
     return positions, edges
-
-
-def _number(weight: float) -> str:
-    """Return the label of a weight; empty for a required edge of weight 0."""
-    return f"{weight:.2g}" if weight else ""
-
-
-def _confidence(graph: Drawable, i: int, j: int) -> str:
-    """Return the confidence label of an edge of a CPDAG."""
-    value = graph.confidence_of(i, j)
-    return "" if value is None else f"{value:.2g}"
 
 
 def _through_gaps(

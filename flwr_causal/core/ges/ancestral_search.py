@@ -75,7 +75,6 @@ from flwr_causal.core.graphs.pag.marks import (
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, mag_of, pag_of_mag
 from flwr_causal.core.limits import MOST_STEPS, each, least_eigenvalue, steps
-from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import LEAST_SHARE, as_ranked, is_lower
 
 if TYPE_CHECKING:
@@ -349,12 +348,11 @@ class AncestralSearch:
         self.most_z, self.most_proposals = most_z, most_proposals
         # Of a pair, by it and the neighbours of both.
         self._proposed: dict[tuple[int, int, bytes, bytes], list[Proposal]] = {}
-        self.required = edge_masks(knowledge, source.names).required
         self.known = Ancestry.of(knowledge, source.names)
         # In one memory layout: for another one the kernels would be compiled again.
-        no_causes = np.ascontiguousarray(self.known.no_causes)
+        no_causes, required = map(np.ascontiguousarray, (self.known.no_causes, self.known.required))
         # Pairs that knowledge keeps a graph without hidden causes from joining may be joined.
-        self._bounds = AncestralBounds(no_causes, self.required, no_causes & no_causes.T)
+        self._bounds = AncestralBounds(no_causes, required, no_causes & no_causes.T)
 
     def graph(self, names: tuple[str, ...]) -> CausalGraph:
         """Return the PAG of best score that is found, over the names in their order.
@@ -368,7 +366,7 @@ class AncestralSearch:
         def strength(i: int, j: int) -> float:
             return self.source.strength(i, j, np.flatnonzero(separators[i, j]))
 
-        return pag_graph(self.source.names, marks, self.required, strength).reordered(names)
+        return pag_graph(self.source.names, marks, self.known, strength).reordered(names)
 
     def best(self) -> tuple[IntArray, list[IntArray]]:
         """Return the graph of best score that is found, and those found on drawn moments."""
@@ -424,7 +422,7 @@ class AncestralSearch:
         near : ndarray of bool, shape (d, d), optional
             As of :meth:`PagSource.class_without`.
         """
-        return marks_of_dag(self.source.class_without(self.known.edges(self.required), near))
+        return marks_of_dag(self.source.class_without(self.known.edges(), near))
 
     def pruned(
         self, mag: IntArray, score: float, enough: float = -np.inf
@@ -451,7 +449,7 @@ class AncestralSearch:
         own[i, j] = False
         own[i, j, list(given)] = True
         own[j, i] = own[i, j]
-        return mag_of(left, own, self.known, self.required)
+        return mag_of(left, own, self.known)
 
     def _proposals(self, adjacent: BoolArray) -> list[Proposal]:
         """Return z, the two variables and the set of each proposal, least z first."""
@@ -492,7 +490,7 @@ class AncestralSearch:
 def pag_graph(
     names: tuple[str, ...],
     marks: IntArray,
-    required: BoolArray,
+    known: Ancestry,
     strength: Callable[[int, int], float],
 ) -> CausalGraph:
     """Return a PAG whose weights are the strengths of its edges.
@@ -501,14 +499,16 @@ def pag_graph(
     ----------
     names : tuple of str
         The d variables.
-    marks, required : ndarray, shape (d, d)
+    marks : ndarray of int, shape (d, d)
+    known : Ancestry
+        Background knowledge.
     strength : callable
         Of the edge between two variables, given by their indices, the smaller one first.
     """
     weights = np.zeros(marks.shape)
     for i, j in np.argwhere(np.triu(marks != NONE)).tolist():
         weights[i, j] = weights[j, i] = strength(i, j) or np.finfo(np.float64).tiny
-    needed = required if required.any() else None
+    needed = known.required if known.required.any() else None
     return CausalGraph(names, weights, kind="pag", marks=marks, required=needed)
 
 

@@ -42,7 +42,6 @@ from flwr_causal.core.graphs.independence import largest_rejected, p_value
 from flwr_causal.core.graphs.pag.marks import ancestral_separators, marks_of_dag
 from flwr_causal.core.graphs.pag.rules import Ancestry, mag_of, pag_of_mag
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import as_ranked
 
 if TYPE_CHECKING:
@@ -123,7 +122,6 @@ class SeparationTests:
         self._excess = 2.0 if drawn else 1.0
         self.cardinalities, self.num_rows = cardinalities, num_rows
         self.adjacent: BoolArray = dag | dag.T
-        self.required = edge_masks(knowledge, names).required
         self.known = Ancestry.of(knowledge, names)
         self.found: dict[Pair, SeparationTest] = {}
         self._apart: set[Pair] = set()
@@ -204,7 +202,7 @@ class SeparationTests:
         def strength(i: int, j: int) -> float:
             return self.found[i, j].strength if (i, j) in self.found else 0.0
 
-        return pag_graph(self.names, marks, self.required, strength)
+        return pag_graph(self.names, marks, self.known, strength)
 
     def _mag(self) -> IntArray:
         """Return an ancestral graph with the independences of the tests, where one has all."""
@@ -228,7 +226,6 @@ class SeparationTests:
                 np.where(tried, joined, self.adjacent),
                 np.where(tried[:, :, None], separators, before),
                 self.known,
-                self.required,
             )
             if found is not None:
                 mag, kept = found, [*kept, *part]
@@ -259,7 +256,7 @@ class SeparationTests:
                 continue
             i, j = pair
             stays = pair not in self._apart if self.adjacent[pair] else test.p <= most
-            forced = self.required[i, j] or self.required[j, i]
+            forced = self.known.required[i, j] or self.known.required[j, i]
             joined[i, j] = joined[j, i] = forced or stays
             separators[i, j] = separators[j, i] = np.isin(np.arange(len(joined)), test.given)
             limit = test.removed if self.adjacent[pair] else most

@@ -107,11 +107,10 @@ class Problem:
         """What is known of the edges of a graph without hidden common causes."""
         if self.options.known is None:
             return None
-        masks = self.options.known.masks(self.names)
         if self.options.hidden_causes:
             # A forbidden edge may stand for an effect through others.
-            return Ancestry.of(self.options.known, self.names).edges(masks.required)
-        return masks
+            return Ancestry.of(self.options.known, self.names).edges()
+        return self.options.known.masks(self.names)
 
     def terms(self, score: str) -> ScoreTerms:
         """Return a score of the rows of all parties."""

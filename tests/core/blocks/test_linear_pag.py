@@ -137,7 +137,7 @@ def test_a_mark_stands_if_enough_other_graphs_have_it():
     np.testing.assert_array_equal(confirmed(found, [], Ancestry.none(4)), found)
     known = np.zeros((4, 4), dtype=bool)
     known[2, 3] = True
-    told = confirmed(found, drawn, Ancestry(known, known.T))
+    told = confirmed(found, drawn, Ancestry(known, known.T, np.zeros_like(known)))
     assert (told[2, 3], told[3, 2]) == (ARROW, TAIL)
     checked_marks(told, list("abce"))
 

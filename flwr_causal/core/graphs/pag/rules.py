@@ -49,16 +49,19 @@ class Ancestry(NamedTuple):
         ``[i, j]``: i is a cause of j, directly or through others.
     no_causes : ndarray of bool, shape (d, d)
         ``[i, j]``: i is not.
+    required : ndarray of bool, shape (d, d)
+        Edges that a graph must have.
     """
 
     causes: BoolArray
     no_causes: BoolArray
+    required: BoolArray
 
     @classmethod
     def none(cls, size: int) -> Ancestry:
         """Return the ancestry of which nothing is known."""
         nothing = np.zeros((size, size), dtype=np.bool_)
-        return cls(nothing, nothing)
+        return cls(nothing, nothing, nothing)
 
     @classmethod
     def of(cls, knowledge: Knowledge | None, names: Sequence[str]) -> Ancestry:
@@ -77,7 +80,8 @@ class Ancestry(NamedTuple):
             other_names=knowledge.other_names,
         )
         earlier = ~order.masks(names).allowed
-        return cls(known.causes, known.no_causes | (earlier & ~np.eye(len(names), dtype=np.bool_)))
+        earlier &= ~np.eye(len(names), dtype=np.bool_)
+        return known._replace(no_causes=known.no_causes | earlier)
 
     @classmethod
     def of_masks(cls, masks: EdgeMasks) -> Ancestry:
@@ -87,32 +91,20 @@ class Ancestry(NamedTuple):
         such path is one variable known to be no cause of another.
         """
         causes = ancestors(masks.required)
-        return cls(causes, causes.T | ~ancestors(masks.allowed | masks.required))
+        possible = masks.allowed | masks.required
+        return cls(causes, causes.T | ~ancestors(possible), masks.required)
 
-    def edges(self, required: BoolArray) -> EdgeMasks:
-        """Return the required and allowed edges of a graph without hidden common causes.
+    def edges(self) -> EdgeMasks:
+        """Return the required and allowed edges of a graph without hidden common causes."""
+        possible = ~self.no_causes & ~np.eye(len(self.required), dtype=np.bool_)
+        return EdgeMasks(possible | self.required, self.required)
 
-        Parameters
-        ----------
-        required : ndarray of bool, shape (d, d)
-            Edges that the graph must have.
-        """
-        possible = ~self.no_causes & ~np.eye(len(required), dtype=np.bool_)
-        return EdgeMasks(possible | required, required)
-
-    def agrees(self, marks: IntArray, required: BoolArray) -> bool:
-        """Whether a graph of tails and arrowheads is ancestral, and nothing known is against it.
-
-        Parameters
-        ----------
-        marks : ndarray of int, shape (d, d)
-        required : ndarray of bool, shape (d, d)
-            Edges that the graph must have.
-        """
+    def agrees(self, marks: IntArray) -> bool:
+        """Whether a graph of tails and arrowheads is ancestral, and nothing known is against it."""
         from flwr_causal.core.graphs.pag.rule_kernels import fits
 
-        flat, room = np.ascontiguousarray, np.empty(required.shape, dtype=np.bool_)
-        return fits(flat(marks), flat(self.no_causes), flat(required), room)
+        flat, room = np.ascontiguousarray, np.empty(marks.shape, dtype=np.bool_)
+        return fits(flat(marks), flat(self.no_causes), flat(self.required), room)
 
 
 def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None = None) -> IntArray:
@@ -149,9 +141,7 @@ def pag_of_mag(marks: IntArray, known: Ancestry | None = None) -> IntArray:
     return oriented(marks != NONE, ancestral_separators(marks), known)
 
 
-def mag_of(
-    adjacent: BoolArray, separators: BoolArray, known: Ancestry, required: BoolArray
-) -> IntArray | None:
+def mag_of(adjacent: BoolArray, separators: BoolArray, known: Ancestry) -> IntArray | None:
     """Return the MAG with the fewest arrowheads of a skeleton and of the sets that separate pairs.
 
     It is a member of the PAG of :func:`oriented`. R8 to R10, which turn o-> into ->, are left out:
@@ -161,8 +151,6 @@ def mag_of(
     ----------
     adjacent, separators, known
         As of :func:`oriented`.
-    required : ndarray of bool, shape (d, d)
-        Edges that the graph must have.
 
     Returns
     -------
@@ -178,7 +166,7 @@ def mag_of(
     marks, found = np.empty((2, d, d), dtype=np.int64)
     room = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.bool_)
     exists = mag_of_separators(adjacent, separators, causes, no_causes, marks, found, *room)
-    return found if exists and known.agrees(found, required) else None
+    return found if exists and known.agrees(found) else None
 
 
 def member(marks: IntArray) -> IntArray | None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from scipy.stats import norm
 from small_graphs import matrix
 from statsmodels.stats.multitest import multipletests
 
@@ -10,8 +11,9 @@ from flwr_causal.core.graphs.doubt import EdgeTest, doubtful_edges
 from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import moments_by_variable
-from flwr_causal.core.linear.independence import NumberTests
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.effects import Blocks
+from flwr_causal.core.linear.independence import BlockTests, NumberTests
+from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError
 
@@ -52,6 +54,29 @@ def test_each_test_is_the_t_test_of_a_further_regressor():
     residual = sm.OLS(rows[:, 2], sm.add_constant(rows[:, [1]])).fit().resid
     expected = np.corrcoef(rows[:, 0], residual)[0, 1]
     np.testing.assert_allclose(row["estimate"], expected, rtol=1e-8)
+
+
+def test_one_test_is_that_of_several_and_its_ratio_that_of_the_regressions():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5))
+    moments = Moments.from_rows(rows)
+    numbers = NumberTests(moments, 5)
+    blocks = BlockTests(Blocks(moments.names, columns_of([1] * 5), moments))
+    several = numbers.each(np.array([0, 2, 4]), 3, np.array([1]))
+    for i, found in zip((0, 2, 4), several, strict=True):
+        np.testing.assert_allclose(found, numbers.test(i, 3, [1]), rtol=1e-9)
+        left = [
+            np.sum(sm.OLS(rows[:, 3], sm.add_constant(rows[:, given])).fit().resid ** 2)
+            for given in ([1], [1, i])
+        ]
+        assert found.ratio == pytest.approx(200 * np.log(left[0] / left[1]))
+        assert found.strength == pytest.approx(abs(numbers.strength(i, 3, [1])))
+        (z,) = blocks.z(i, 3, np.array([[1]]))
+        p_value = blocks.test(i, 3, [1]).p_value
+        assert 2 * norm.sf(z) == pytest.approx(max(p_value, np.finfo(float).tiny))
+    few = Moments.from_rows(rows[:3])
+    assert NumberTests(few, 5).test(0, 3, [1, 2]) is None
+    assert BlockTests(Blocks(few.names, columns_of([1] * 5), few)).strength(0, 3, [1, 2]) == 0.0
 
 
 @pytest.mark.slow

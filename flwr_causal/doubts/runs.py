@@ -130,7 +130,7 @@ AFTER: tuple[Notice, ...] = (
     Notice(
         "Group ... is missing from ... exchanges",
         "`secure_aggregation` with `groups`: too few parties of the group replied, or its "
-        "sum was refused ([groups](security_groups.md))",
+        "sum was refused ([groups](security.md#groups))",
         "Larger groups; start the run again once all parties can answer",
     ),
     Notice(

@@ -29,7 +29,7 @@ BEFORE: tuple[Notice, ...] = (
         "The run was resumed after exchange ... without ...",
         "With `resume`: no connected node has the party's name",
         "Start its node: it takes part from the next exchange on. See "
-        "[deployment](deployment_failures.md#resuming-a-run)",
+        "[deployment](problems.md#resuming-a-run)",
     ),
     Notice(
         "The run began without ..., which gave no reply in the exchange of totals",

@@ -6,7 +6,8 @@ NAME -->`` for a table without its title and its text, ``<!-- worlds PATTERN ...
 shows where each method breaks, ``<!-- paper NAME -->`` for the figures and tables of a paper, as
 results/papers.toml lists them, ``<!-- evidence KIND -->`` for the rows of results/evidence.toml of
 one `Evidence.kind`, and ``<!-- comparison NAME -->`` for a table of texts,
-results/comparisons/NAME.csv, which was measured without a scenario.
+results/comparisons/NAME.csv, which was measured without a scenario; its lines ``# note: ...`` say
+how.
 
 ``flwr-causal reproduce NAME --output-dir DIR`` writes ``DIR/figures.csv``: means, standard errors,
 numbers of runs, the paper's figures, and in its head command, date, machine, versions, seeds. A
@@ -40,6 +41,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAPERS = RESULTS / "papers.toml"
 EVIDENCE = RESULTS / "evidence.toml"
 COMPARISONS = RESULTS / "comparisons"
+NOTE = "# note: "
 MARK = re.compile(r"^<!-- (results|table|worlds|paper|evidence|comparison) ([^>]+) -->$", re.M)
 # The methods in the table of worlds; of those that return an equivalence class the errors of that.
 OWN = {
@@ -357,10 +359,11 @@ def comparison(name: str) -> str:
     path = COMPARISONS / f"{name}.csv"
     if not path.exists():
         raise DataError(f"benchmarks/results/comparisons has no '{name}.csv'")
-    with path.open(encoding="utf-8", newline="") as file:
-        head, *rows = csv.reader(file)
-    lines = (head, ["---"] * len(head), *rows)
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    notes = [line.removeprefix(NOTE) for line in lines if line.startswith(NOTE)]
+    head, *rows = csv.reader(lines[len(notes) :])
+    table = (head, ["---"] * len(head), *rows)
+    return "\n\n".join([*notes, "\n".join("| " + " | ".join(row) + " |" for row in table)])
 
 
 def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "results") -> str:

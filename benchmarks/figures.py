@@ -4,8 +4,10 @@ A page has lines that stand for tables, which the manual's build puts there (too
 ``<!-- results PATTERN ... -->`` for the results whose names fit one of the patterns, ``<!-- table
 NAME -->`` for a table without its title and its text, ``<!-- worlds PATTERN ... -->`` for one that
 shows where each method breaks, ``<!-- paper NAME -->`` for the figures and tables of a paper, as
-results/papers.toml lists them, and ``<!-- evidence KIND -->`` for the rows of
-results/evidence.toml of one `Evidence.kind`.
+results/papers.toml lists them, ``<!-- evidence KIND -->`` for the rows of results/evidence.toml of
+one `Evidence.kind`, and ``<!-- comparison NAME -->`` for a table of texts,
+results/comparisons/NAME.csv, which was measured without a scenario; its lines ``# note: ...`` say
+how.
 
 ``flwr-causal reproduce NAME --output-dir DIR`` writes ``DIR/figures.csv``: means, standard errors,
 numbers of runs, the paper's figures, and in its head command, date, machine, versions, seeds. A
@@ -18,6 +20,7 @@ Further lines ``# note: ...`` and ``# remark: ...`` in the head of a file are sh
 its table, and go when the file is replaced.
 """
 
+import csv
 import fnmatch
 import math
 import re
@@ -37,7 +40,9 @@ DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
 PAPERS = RESULTS / "papers.toml"
 EVIDENCE = RESULTS / "evidence.toml"
-MARK = re.compile(r"^<!-- (results|table|worlds|paper|evidence) ([^>]+) -->$", re.M)
+COMPARISONS = RESULTS / "comparisons"
+NOTE = "# note: "
+MARK = re.compile(r"^<!-- (results|table|worlds|paper|evidence|comparison) ([^>]+) -->$", re.M)
 # The methods in the table of worlds; of those that return an equivalence class the errors of that.
 OWN = {
     "moments": "shd",
@@ -349,13 +354,26 @@ def _stated(entry: dict[str, Any], line: str) -> str:
     return _listed(texts, entry)
 
 
+def comparison(name: str) -> str:
+    """Return a table of benchmarks/results/comparisons, as its file has it."""
+    path = COMPARISONS / f"{name}.csv"
+    if not path.exists():
+        raise DataError(f"benchmarks/results/comparisons has no '{name}.csv'")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    notes = [line.removeprefix(NOTE) for line in lines if line.startswith(NOTE)]
+    head, *rows = csv.reader(lines[len(notes) :])
+    table = (head, ["---"] * len(head), *rows)
+    return "\n\n".join([*notes, "\n".join("| " + " | ".join(row) + " |" for row in table)])
+
+
 def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "results") -> str:
     """Return the text of a page with its tables, which link to the files in a folder.
 
     Raises
     ------
     DataError
-        If no result fits a pattern, or papers.toml or evidence.toml does not have the name.
+        If no result fits a pattern, or papers.toml, evidence.toml or the comparisons do not have
+        the name.
     """
 
     def table(match: re.Match[str]) -> str:
@@ -364,6 +382,8 @@ def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "resu
             if names not in experiments():
                 raise DataError(f"'{match[0]}': papers.toml has no '{names}'")
             return paper_table(experiments()[names], found)
+        if kind == "comparison":
+            return comparison(names)
         if kind == "evidence":
             if not (rows := [row for row in evidence(found) if row.kind == names]):
                 raise DataError(f"'{match[0]}': evidence.toml has no '{names}'")

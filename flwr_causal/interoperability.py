@@ -1,6 +1,6 @@
 """Graphs and Bayesian networks in the forms of other libraries, and back.
 
-Each function is the inverse of the other one of its name, for what the other form can hold:
+Each ``to_...`` has a ``from_...`` as its inverse, for graphs that the other form can hold:
 
 - :func:`to_dagitty`: text for dagitty and ggdag; DAGs with weights, CPDAGs, summary graphs, MAGs.
 - :func:`to_bnlearn`: a model string for bnlearn; DAGs, without weights.

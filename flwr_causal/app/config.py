@@ -424,13 +424,13 @@ def checked_config(
     *,
     repeats: Path | None = None,
 ) -> str:
-    """Check the keys and values of texts and TOML files; return what could begin with them.
+    """Check the keys and values of texts and TOML files; say which run could begin with them.
 
     Parameters
     ----------
     arguments : sequence of str
-        As of ``flwr run -c``, the later ones before the earlier ones; of the ``pyproject.toml`` of
-        an app its run config.
+        As of ``flwr run -c``; later ones replace earlier ones. Of the ``pyproject.toml`` of an app
+        its run config counts.
     further : mapping of str to object, default {}
         Keys and values that replace those of the arguments.
     repeats : Path, optional

@@ -30,7 +30,7 @@ def guarded(text: str) -> str:
 
 
 def unguarded(cell: str) -> str:
-    """Return the text that :func:`guarded` has made a cell of."""
+    """Return the text from which :func:`guarded` made this cell."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 

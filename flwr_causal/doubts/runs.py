@@ -29,7 +29,7 @@ BEFORE: tuple[Notice, ...] = (
         "The run was resumed after exchange ... without ...",
         "With `resume`: no connected node has the party's name",
         "Start its node: it takes part from the next exchange on. See "
-        "[deployment](deployment_failures.md#resuming-a-run)",
+        "[deployment](problems.md#resuming-a-run)",
     ),
     Notice(
         "The run began without ..., which gave no reply in the exchange of totals",
@@ -130,7 +130,7 @@ AFTER: tuple[Notice, ...] = (
     Notice(
         "Group ... is missing from ... exchanges",
         "`secure_aggregation` with `groups`: too few parties of the group replied, or its "
-        "sum was refused ([groups](security_groups.md))",
+        "sum was refused ([groups](security.md#groups))",
         "Larger groups; start the run again once all parties can answer",
     ),
     Notice(

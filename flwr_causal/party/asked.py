@@ -1,4 +1,4 @@
-"""Which questions a party has answered of exchanges that are answered a few times only.
+"""The questions that a party has answered in exchanges that limit how many it answers.
 
 Another question of such an exchange would tell more of the same rows than the exchange declares.
 What was answered is in the node's state, and in a file beside the record: a node that was started
@@ -34,7 +34,7 @@ def note_question(
     agreement: str,
     questions: Mapping[str, tuple[str, int]],
 ) -> None:
-    """Note the questions that are about to be answered; they are on the disk then.
+    """Store the questions that are about to be answered; they are on disk when this returns.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def note_question(
     Raises
     ------
     AskedOtherwiseError
-        If as many others were answered under this agreement.
+        If so many different questions were answered under this agreement already.
     FederationError
         If the file cannot be read or written: nothing may leave then.
     """

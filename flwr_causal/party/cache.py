@@ -1,4 +1,4 @@
-"""What a party has computed for a run, kept in the memory of its process."""
+"""Cache of what a party has computed for a run, in the memory of its process."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def reading_at(
     policy : Policy
         Of the run, with its dictionary, if it has one.
     options : object
-        Those that the party was sent, of which some name columns of roles.
+        The options that the party was sent; some of them name columns with a role.
     own_map : Path or None
         The file of the party's names, codes and units.
     rules : ColumnRules

@@ -133,14 +133,14 @@ class PartyDoor:
     def left_out(self, table: Table, terms: str) -> list[str]:
         """Return the columns that look like identifiers, where a run leaves such columns out.
 
-        Columns that an option names for what they are, are not among them: the run is refused if it
-        uses one as a variable.
+        Columns that an option of the run names are not among them: the run is refused if it uses
+        one as a variable.
 
         Parameters
         ----------
         table : DataFrame or LargeFile
         terms : str
-            Those of the run; empty: it leaves out nothing.
+            Those of the run. Without terms nothing is left out.
         """
         options = RunTerms.from_text(terms).options if self.guarded and terms else {}
         if options.get("identifiers") != "auto" or options.get("strict"):
@@ -250,7 +250,7 @@ class PartyDoor:
         return terms if ruled else None
 
     def asked_under(self, setup: Setup) -> tuple[str, ...]:
-        """Return the names under which the party counts what it answers a few times only.
+        """Return the names under which the party counts answers whose number is limited.
 
         The server makes agreements as it likes. With ``askers`` a signed run counts as well, by
         Flower's number and what it states, unless it may start again with changed tables.
@@ -293,7 +293,7 @@ class PartyDoor:
             self.check_used(report.rows, lambda: identifiers(table, names))
 
     def check_used(self, rows: int | None, alike: Callable[[], Sequence[str]]) -> None:
-        """Check what a run uses of the table: by the report, and then by the agreement.
+        """Check the rows and columns that a run uses, by the report and later by the agreement.
 
         Parameters
         ----------

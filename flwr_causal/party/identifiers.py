@@ -59,7 +59,7 @@ def identifiers(table: Table, names: Iterable[str]) -> list[str]:
 
 
 def named_like_one(name: str) -> bool:
-    """Return whether a name has a part that names of identifiers have."""
+    """Return whether a column's name has a part that is usual in names of identifiers."""
     return any(part.lower() in NAME_PARTS for part in _PARTS.findall(name))
 
 

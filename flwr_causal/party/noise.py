@@ -1,4 +1,4 @@
-"""The party's side of differential privacy: its noise, and what it never draws twice.
+"""The party's side of differential privacy: its noise, drawn once for each question.
 
 The noise comes from the operating system, never from the option ``seed``, which the server knows.
 The party computes how much it needs from epsilon and delta itself. What it has drawn is kept in the
@@ -63,7 +63,7 @@ _RUN, _OCTAVES, _RELEASE = OF_RELEASE
 
 
 def begin(context: Context, options: PrivatePartyOptions, *, again: bool) -> bool:
-    """Find what the node keeps of a private run, or begin to keep something.
+    """Load the state that the node keeps of a private run, or create it.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def begin(context: Context, options: PrivatePartyOptions, *, again: bool) -> boo
     Raises
     ------
     FederationError
-        If the parties were asked before and there is nothing, it cannot be read, or the run had
-        another guarantee.
+        If the parties were asked before and the node has no state of the run, the state cannot be
+        read, or the run had another guarantee.
     """
     run, asked = str(options.release or context.run_id), json.dumps(options.guarantee)
     state = context.state
@@ -114,19 +114,19 @@ def begin(context: Context, options: PrivatePartyOptions, *, again: bool) -> boo
 def keep(
     context: Context, further: Mapping[str, ConfigRecord] | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """Write what the node keeps of a private run to its file, if it has one.
+    """Write the node's state of a private run to its file, if the node keeps files.
 
     Parameters
     ----------
     context : Context
         Of the node, in whose state it is.
     further : mapping of str to ConfigRecord, optional
-        What the state is about to hold as well.
+        Further entries that the state will hold.
 
     Returns
     -------
     dict
-        All that is kept, by name; what the file held before is as it was.
+        All entries that are kept, by name; those that the file held before are not changed.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def keep(
 
 
 def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> dict[str, Any]:
-    """Return the entries on a private run in the party's record: its release, and its loss.
+    """Return what a line of the party's record says of a private run: its release and its loss.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def drawn_octaves(
     parties : int
         Among how many parties this noise is shared.
     about : str
-        What else makes a question another one: names of columns, and whose noise it is shared with.
+        What else identifies the question: names of columns, and who shares the noise.
     """
     multiplier = noise.scales
     assert multiplier is not None

@@ -67,7 +67,7 @@ class ColumnRules:
         return self.shows_as(name, name)
 
     def shows_as(self, name: str, own: str) -> bool:
-        """Return whether runs see a column that the party calls otherwise than the run."""
+        """Return whether runs see a column whose name at the party differs from that in the run."""
         allowed = not self.allowed or _any(self.allowed, name) or _any(self.allowed, own)
         return allowed and not (_any(self.never, name) or _any(self.never, own))
 
@@ -168,7 +168,7 @@ class PartyPolicy:
 
     @property
     def counts(self) -> bool:
-        """Whether it limits what the record counts."""
+        """Whether a rule limits numbers that follow from the record."""
         return self.most_exchanges_a_day is not None or self.epsilon is not None
 
     @classmethod
@@ -212,7 +212,7 @@ class PartyPolicy:
         return cls(columns=ColumnRules(**shown), options=options, **given)
 
     def gives(self, table: str) -> bool:
-        """Return whether runs may use a table of several."""
+        """Return whether runs may use the table of this name."""
         return not self.tables or table in self.tables
 
     def check(self, terms: RunTerms) -> None:

@@ -105,7 +105,7 @@ class Counts:
         An error that left counts as the answer, since it may follow from the release. A release
         counts once, from the report on, also where the run is resumed: its lines have one
         ``release``. Lines without one count once a run. The ``rho`` of a line without it follows
-        from its epsilon and delta. A line whose epsilon is none has no bound.
+        from its epsilon and delta. A line without a valid epsilon counts as an infinite loss.
         """
         event = line.get("event")
         if event == SENT and line.get("exchange") != SCHEMA and "time" in line:
@@ -193,7 +193,7 @@ class PartyRecord:
             ) from error
 
     def try_to_open(self) -> None:
-        """Open the file as for a line, and add none.
+        """Check that a line could be added, and add none.
 
         Raises
         ------
@@ -229,8 +229,8 @@ class PartyRecord:
     def counts(self) -> Counts:
         """Return what a policy counts of the lines.
 
-        Where the record is as the last counted line has left it, they are kept beside it.
-        Otherwise all lines are read, and none may be changed.
+        They are read from the file beside the record if the record has not changed since its last
+        line was counted. Otherwise all lines are read, and their chain is checked.
 
         Raises
         ------

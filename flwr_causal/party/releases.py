@@ -1,4 +1,4 @@
-"""What a party keeps of a private run in a file: a node that is restarted draws no second noise.
+"""The file in which a party keeps its release of a run, so that a restart draws no second noise.
 
 There is one file for each run, also where the run is resumed under another number of Flower's. Its
 name follows from the run's random name and the party's own; only the user of the node may read it.

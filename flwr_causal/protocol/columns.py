@@ -1,6 +1,6 @@
 """The exchanges of parties that hold different columns of the same rows.
 
-docs/security_columns.md says what they protect, and why.
+docs/security_protocol.md#different-columns says what they protect, and why.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
 
 
 def fit_of(run: RunRecord) -> FitCheck | None:
-    """Return the check of a run's fit on the sums that it has; None where nothing is known."""
+    """Return the check of a run's fit on the sums of its model; None where nothing is tested."""
     if run.graph is None or len(run.graph.names) > MOST_VARIABLES:
         return None
     try:
@@ -121,10 +121,10 @@ def describe_differences(run: RunRecord) -> list[str]:
 
 
 def parties_that_differ(run: RunRecord) -> list[str]:
-    """Return which parties a result that is one for all does not hold for, and in what.
+    """Return the parties to which a result for all of them does not apply, and why not, in words.
 
-    They are those that :func:`odd_parties_of` names, and those without which much of the graph is
-    another (`run.influence`).
+    They are the parties that :func:`odd_parties_of` names, and those without which much of the
+    graph would change (`run.influence`).
     """
     found = {party: f"{party} ({said})" for party, said in odd_parties_of(run).items()}
     influence = known_influence(run)

@@ -83,7 +83,7 @@ class RunRecord:
         different columns of the same rows it is the number of different ids.
     local_graphs : dict of str to CausalGraph
         By party, with the option ``local_graphs``: the graph of highest evidence on its own rows
-        (``fedcausal``), or the common graph but for what differs beyond chance (``moments``).
+        (``fedcausal``), or the common graph with the differences beyond chance (``moments``).
     heterogeneity : DataFrame or None
         One row for each party and edge, with ``local_graphs``; see
         :func:`flwr_causal.core.nonlinear.heterogeneity.edge_table`.
@@ -196,7 +196,7 @@ class RunRecord:
     def unsigned(self) -> bool:
         """Whether the graph's weights are strengths without a sign, as of nonlinear models.
 
-        So are those among categories. A PAG of categories alone has no model.
+        Weights among categories have no sign either. A PAG of categories alone has no model.
         """
         if self.graph is not None and self.graph.kind == "pag" and self.model is None:
             return True

@@ -279,7 +279,7 @@ class Run(SingleThreaded, RunRecord):
 
     @classmethod
     def of(cls, outcome: Outcome, **further: Any) -> Run:
-        """Return the run of an outcome of the loop.
+        """Return the run that an outcome of the training loop describes.
 
         Parameters
         ----------

@@ -111,7 +111,7 @@ class Trust:
     def doubts(self) -> list[str]:
         """Evidence against parts of the result, and questions that stay open.
 
-        Single edges of a graph not to rely on are left out.
+        Where the graph is not to be relied on, doubts of its fit and of single edges are left out.
         """
         said = [f"it is {self.lost}"] if self.lost else []
         if self.edges is not None and not self.against:

@@ -49,7 +49,7 @@ def test_every_mark_of_a_page_becomes_a_table(page):
     marks = list(figures.MARK.finditer(text))
     # Tables are made when the manual is built; a page has none of its own, and no other mark.
     assert not re.search(
-        r"<!-- (results|table|worlds|paper|evidence)\b", figures.MARK.sub("", text)
+        r"<!-- (results|table|worlds|paper|evidence|comparison)\b", figures.MARK.sub("", text)
     )
     assert page.parent != DOCS / "figures" or "|---" not in text.replace(" ", "")
     for mark in marks:
@@ -66,9 +66,16 @@ def test_every_result_is_shown_and_a_mark_without_a_result_is_an_error():
         "worlds none",
         "paper none",
         "evidence no",
+        "comparison none",
     ):
         with pytest.raises(DataError, match=r"no file of benchmarks|has no .no"):
             figures.with_tables(f"# A page\n\n<!-- {mark} -->\n", FOUND)
+
+
+def test_every_comparison_is_shown_once():
+    texts = "".join(path.read_text(encoding="utf-8") for path in PAGES)
+    shown = re.findall(r"^<!-- comparison (\S+) -->$", texts, re.M)
+    assert sorted(shown) == sorted(path.stem for path in figures.COMPARISONS.glob("*.csv"))
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)

@@ -24,10 +24,7 @@ TEXTS = {
 }
 # Pages whose blocks do not run here, and why.
 NOT_HERE = dict.fromkeys(
-    (
-        *("docs/new_method.md", "docs/several_exchanges.md"),
-        *("docs/category_method.md", "docs/change_method.md"),
-    ),
+    ("docs/new_method.md", "docs/change_method.md"),
     "test_new_method.py runs them and looks at what they find",
 )
 NOT_HERE["docs/field_methods.md"] = "tests/examples runs them with the package of these methods"

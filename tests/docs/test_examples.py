@@ -41,7 +41,9 @@ def _is_module(name):
 
 def public():
     """Return the functions and classes of the reference and of the packages, by name."""
-    pages = "\n".join(page.read_text("utf-8") for page in sorted(DOCS.glob("reference/*.md")))
+    paths = sorted(DOCS.glob("reference/*.md"))
+    # The page of algorithms shows the texts of modules, not their functions.
+    pages = "\n".join(one.read_text("utf-8") for one in paths if one.stem != "algorithms")
     shown = {name: found(name) for name in re.findall(r"^::: (\S+)$", pages, re.M)}
     for package in PACKAGES:
         module = import_module(f"flwr_causal{package}")

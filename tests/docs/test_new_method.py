@@ -22,7 +22,7 @@ from flwr_causal.strategies import FedPC, Moments, NotearsADMM
 from flwr_causal.testing import check_method
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("new_method.md", "several_exchanges.md", "category_method.md", "change_method.md")
+PAGES = ("new_method.md", "change_method.md")
 TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", TEXT, re.S)
 AVERAGE, ENTRY, PART, OPTIONS, TWO, STATE, CHECK, PC, STEPS, FEDGES, LEAVES = (

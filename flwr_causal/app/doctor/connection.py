@@ -43,9 +43,9 @@ _EXPIRED, _NOT_YET, _OTHER_HOST, _OTHER_ADDRESS = 10, 9, 62, 64
 def check_connection(
     address: str, root_certificates: Path | None, *, insecure: bool, key: Path | None = None
 ) -> Iterator[Finding]:
-    """Try the way from this machine to a SuperLink, step by step; the first failure ends it.
+    """Check the connection from this machine to a SuperLink step by step, up to the first failure.
 
-    Whether there is a key does not depend on the way, and is said in any case.
+    A key whose file is missing is reported in any case.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def _common_name(name: x509.Name) -> str:
 
 
 def validity(certificate: x509.Certificate) -> Finding:
-    """Return until when a certificate holds, and for whom."""
+    """Return the end of a certificate's validity, and the hosts that it is for."""
     ends = certificate.not_valid_after_utc
     text = f"it holds until {ends:%Y-%m-%d} for {', '.join(_names(certificate))}"
     if ends < datetime.now(UTC):

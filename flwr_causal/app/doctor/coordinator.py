@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_port(port: int) -> Finding:
-    """Look whether a port can still be used on this machine."""
+    """Check whether a port of this machine is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -39,7 +39,7 @@ def check_port(port: int) -> Finding:
 
 
 def check_certificate(certificate: Path, key: Path | None) -> Iterator[Finding]:
-    """Look whether a certificate holds, and whether a key is its own."""
+    """Check whether a certificate is valid, and whether a private key belongs to it."""
     try:
         shown = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError) as error:
@@ -64,7 +64,7 @@ def check_certificate(certificate: Path, key: Path | None) -> Iterator[Finding]:
 
 
 def check_superlink(name: str) -> Iterator[Finding]:
-    """Look at a SuperLink of Flower's ``config.toml``, and count its nodes."""
+    """Check a SuperLink of Flower's ``config.toml``, and count its nodes."""
     file = Path(os.environ.get("FLWR_HOME", "~/.flwr")).expanduser() / "config.toml"
     try:
         found: Any = tomllib.loads(file.read_text(encoding="utf-8"))["superlink"][name]

@@ -33,7 +33,7 @@ TABLES = "Correct 'data-path', or 'tables', in the node's configuration, or put 
 
 
 def read_settings(text: str) -> tuple[NodeConfig | None, Finding | None]:
-    """Return a node's configuration, or what keeps it from being used.
+    """Return a node's configuration, or the finding why it cannot be used.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_settings(text: str) -> tuple[NodeConfig | None, Finding | None]:
 
 
 def read_policy(node: NodeConfig) -> tuple[PartyPolicy, Finding | None]:
-    """Return a node's policy, and what keeps it from being used."""
+    """Return a node's policy, and the finding if it cannot be used."""
     try:
         return PartyPolicy() if node.policy is None else PartyPolicy.read(node.policy), None
     except CausalError as error:
@@ -62,7 +62,7 @@ def read_policy(node: NodeConfig) -> tuple[PartyPolicy, Finding | None]:
 
 
 def check_party(node: NodeConfig) -> Iterator[Finding]:
-    """Look at what a node's configuration names.
+    """Check the files and tables that a node's configuration names.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class Agreement:
     def with_rows(self, total: int | None) -> Agreement:
         """Return the agreement with the rows of a secure sum, where parties may be missing.
 
-        None, where no rows were summed, changes nothing.
+        Without a ``total``, where no rows were summed, the agreement stays as it is.
         """
         return self if total in (None, self.n) else replace(self, total=total)
 
@@ -458,7 +458,7 @@ def _refusal(
 
 
 def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _: True) -> None:
-    """Raise the error of columns that name rows, with what is assumed of them; none: nothing.
+    """Raise the error by which a run leaves out columns that name rows; without any do nothing.
 
     Parameters
     ----------
@@ -483,13 +483,13 @@ def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _:
 def of_gaps(
     parties: Iterable[str], policy: Policy, accepts: Accepts, left_open: Collection[str]
 ) -> DataError:
-    """Return the error of parties that find missing values themselves, as :func:`agree` has it."""
+    """Return the error of :func:`agree` for missing values that the parties find themselves."""
     problems = [TableProblem(party, None, MISSING, "", settings=GAPS) for party in parties]
     return _refusal(problems, policy, accepts, left_open)
 
 
 def with_settings(text: str, settings: Mapping[str, object], rest: str = "") -> str:
-    """Return what is wrong, the options that mend it, and what these leave."""
+    """Return a message with the options that solve the problem, and what they leave unsolved."""
     listed = ", ".join(f"{option}={value!r}" for option, value in settings.items())
     return text + f"{SETTINGS}{listed}" * bool(settings) + f"; {rest}" * bool(settings and rest)
 

@@ -195,7 +195,7 @@ class Findings:
     names: tuple[str, ...] = ()
 
     def look(self, rules: Iterable[Notice], **facts: Any) -> None:
-        """Add what rules find whose facts are known."""
+        """Apply the rules whose facts are known, and add what they find."""
         asked = [
             one
             for one in rules
@@ -234,7 +234,7 @@ def in_words(problems: Sequence[TableProblem]) -> list[str]:
 
 
 def left_out_in_words(problems: Sequence[TableProblem]) -> dict[str, str]:
-    """Return by column its problems in words; nothing if one is of no column, or of two."""
+    """Return each column's problems in words; nothing if one is of no column, or of two columns."""
     if any(one.name is None or one.text.endswith(SAME_NAME) for one in problems):
         return {}
     found: dict[str, str] = {}
@@ -475,7 +475,7 @@ def have_states(reports: Mapping[str, TableReport]) -> bool:
 
 
 def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
-    """Return all columns, the first party's order first; of doubled ones the first counts."""
+    """Return all columns, in the first party's order; of two with one name the first counts."""
     columns: dict[str, Holders] = {}
     for party, report in reports.items():
         for column in report.columns:
@@ -599,7 +599,7 @@ def _spelled(name: str | None, wanted: str | None) -> str:
 
 
 def normal(text: str) -> str:
-    """Return a text in the form in which what looks the same is the same."""
+    """Return a text in the normal form in which texts that look alike are equal."""
     return unicodedata.normalize("NFKC", text)
 
 
@@ -843,10 +843,10 @@ def _repeated(name: str, states: Sequence[str], rows: int, numeric: bool, policy
 
 
 class Constancy(NamedTuple):
-    """Where a column has one value: at "none", "some", or all parties.
+    """At which parties a column has one value only.
 
-    Of all it is "one" value, values that lie "apart", "unknown", or "withheld". ``empty``: there is
-    no value at all.
+    ``at`` is "none", "some", or, where it is so at all parties, how their values compare: "one"
+    value, values that lie "apart", "unknown", or "withheld". ``empty``: there is no value.
     """
 
     at: Literal["none", "some", "one", "apart", "unknown", "withheld"]

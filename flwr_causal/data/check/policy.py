@@ -181,7 +181,7 @@ class Policy:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The columns that are variables and in no table: that of the parties, if there is one."""
+        """Variables that no table has: the column of the parties' names, if the run has one."""
         return (self.party_column,) if self.party_column else ()
 
     @property

@@ -148,7 +148,7 @@ def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
 
 
 def hashes_of_rows(hashes: NDArray[np.uint8], secret: bytes) -> NDArray[np.uint8]:
-    """Return one hash of each row that is made of several, by the hashes of their ids.
+    """Return a hash for each row with its lags, from the hashes of the ids of its steps.
 
     Parameters
     ----------

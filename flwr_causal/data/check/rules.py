@@ -107,7 +107,7 @@ def told(rules: Iterable[Notice], facts: Mapping[str, Any]) -> list[str]:
 def listed(
     found: Iterable[str], *, most: int = LISTED, **further: Any
 ) -> list[Mapping[str, object]]:
-    """Return the fields of one message that lists what is found; of nothing none."""
+    """Return the fields of one message that lists what is found; no fields if nothing is."""
     names = [*found]
     return [{"listed": some(names, most), **further}] if names else []
 

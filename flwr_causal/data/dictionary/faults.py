@@ -39,7 +39,7 @@ class FaultyValue:
     rows: tuple[int, ...]
 
     def and_also(self, other: FaultyValue) -> FaultyValue:
-        """Return the value with its rows in a later part of the table."""
+        """Return the value with the rows of a later part of the table added."""
         rows = (*self.rows, *other.rows)[:SHOWN_ROWS]
         return FaultyValue(self.value, self.count + other.count, rows)
 

@@ -511,7 +511,7 @@ def _plain(name: str, variable: bool) -> str:
 
 
 def encoded(key: str, values: Sequence[Any]) -> str:
-    """Return the text of a property that keeps values."""
+    """Return the text of a property that holds these values."""
     return f'{key} = "{quote(json.dumps(values), safe="")}"'
 
 

@@ -260,7 +260,7 @@ def as_read(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
 
 
 def with_columns(frame: pd.DataFrame, changed: Mapping[int, pd.Series]) -> pd.DataFrame:
-    """Return a table with other columns in some places; without any it is returned itself."""
+    """Return a table with some columns replaced; the same object if there are none."""
     if not changed:
         return frame
     columns = [changed.get(place, column) for place, (_, column) in enumerate(frame.items())]

@@ -1,4 +1,4 @@
-"""Numbers from delimited text, of which no line changes how another one is read.
+"""Read numbers from delimited text, each line independently of all others.
 
 Other readers take in the lines after a quotation mark that is never closed, and refuse the file
 where a line has too few or too many fields or is not UTF-8. Here such a line is left out alone.

@@ -73,7 +73,7 @@ def rendered(payload: dict[str, Any]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Return JSON that no text in it can end as the content of a script element.
+    """Return JSON in which no text can end the script element that contains it.
 
     Numbers that are not finite become null.
     """

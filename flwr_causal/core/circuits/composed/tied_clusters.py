@@ -30,14 +30,14 @@ Lazarsfeld & Henry: Latent structure analysis, 1968.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.circuits import em
 from flwr_causal.core.circuits.composed.composition import Composition
 from flwr_causal.core.circuits.nodes import joined, mixed
-from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -344,37 +344,46 @@ def _em(
     smoothing: float,
     max_steps: int,
 ) -> LatentClasses:
-    num_classes, total = len(tables[0]), rows.sum()
+    num_classes = len(tables[0])
     class_smoothing = CLASS_SMOOTHING if smoothing else 0.0
-    weights = np.full(num_classes, 1.0 / num_classes)
-    history: list[float] = []
-    for step in range(max_steps + 1):
-        check_deadline()
-        parts, together = _in_classes(scaled, tables)
-        joint = weights * together
-        density = joint.sum(axis=1)
-        value = float(rows @ (np.log(density) + peaks))
-        value += class_smoothing * float(np.log(np.maximum(weights, 1e-300)).sum())
+
+    def expectation(model: LatentClasses, _: int) -> tuple[list[FloatArray], FloatArray]:
+        parts, together = _in_classes(scaled, model.tables)
+        return parts, model.weights * together
+
+    def objective(model: LatentClasses, expected: tuple[list[FloatArray], FloatArray]) -> float:
+        value = float(rows @ (np.log(expected[1].sum(axis=1)) + peaks))
+        value += class_smoothing * float(np.log(np.maximum(model.weights, 1e-300)).sum())
         if smoothing:
             value += smoothing * sum(
                 float((np.log(table) @ own).sum())
-                for table, own in zip(tables, frequencies, strict=True)
+                for table, own in zip(model.tables, frequencies, strict=True)
             )
-        done = len(history) > 0 and value - history[-1] < TOLERANCE * total
-        history.append(value)
-        if done or step == max_steps:
-            break
-        posterior = joint * (rows / density)[:, None]
+        return value
+
+    def maximisation(
+        model: LatentClasses, expected: tuple[list[FloatArray], FloatArray], _: int
+    ) -> LatentClasses:
+        parts, joint = expected
+        posterior = joint * (rows / joint.sum(axis=1))[:, None]
         weights = posterior.sum(axis=0) + class_smoothing
-        weights = weights / weights.sum()
-        tables = tuple(
-            _normalised(
-                table * (_ratio(posterior, part).T @ one) + smoothing * own,
-                table,
-            )
-            for table, part, one, own in zip(tables, parts, scaled, frequencies, strict=True)
-        )
-    return LatentClasses(weights, tables, tuple(history))
+        expected_tables = [
+            table * (_ratio(posterior, part).T @ one) + smoothing * own
+            for table, part, one, own in zip(model.tables, parts, scaled, frequencies, strict=True)
+        ]
+        tables = tuple(map(_normalised, expected_tables, model.tables))
+        return LatentClasses(weights / weights.sum(), tables)
+
+    start = LatentClasses(np.full(num_classes, 1.0 / num_classes), tables)
+    model, history = em.local(
+        start,
+        expectation,
+        maximisation,
+        steps=max_steps,
+        objective=objective,
+        tolerance=TOLERANCE * rows.sum(),
+    )
+    return replace(model, history=history)
 
 
 def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.circuits import em
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
@@ -718,21 +719,32 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         self, plan: TrainingPlan, presence: BoolArray | None = None
     ) -> Summing[EinsumTrained]:
         """Train by EM: draw a network, then a step for each batch of each epoch."""
-        trained, steps = (yield from self.start(plan)), self.epochs * self.batches
-        network = trained.network
-        for done in range(steps):
-            counts = yield EStep.ask(
-                fold=np.array([float(done % self.batches)]),
-                regions=network.regions.astype(np.float64),
-                shift=network.shift,
-                scale=network.scale,
-                **trained.parameters,
+        start, steps = (yield from self.start(plan)), self.epochs * self.batches
+        network = start.network
+
+        def expectation(trained: EinsumTrained, done: int) -> Summing[Mapping[str, FloatArray]]:
+            return (
+                yield EStep.ask(
+                    fold=np.array([float(done % self.batches)]),
+                    regions=network.regions.astype(np.float64),
+                    shift=network.shift,
+                    scale=network.scale,
+                    **trained.parameters,
+                )
             )
+
+        def maximisation(
+            trained: EinsumTrained, counts: Mapping[str, FloatArray], done: int
+        ) -> EinsumTrained:
             rows, step = float(counts["rows"][0]), self.cooled(done / steps)
             # Equal rows are in one batch, and batches may therefore differ in size. A batch has the
             # share of as many steps as it has rows in mean batches: every row counts equally.
             step = 1.0 - (1.0 - step) ** (rows * self.batches / trained.rows)
-            trained = trained.stepped(counts, rows, 1.0 if self.batches == 1 else step)
+            return trained.stepped(counts, rows, 1.0 if self.batches == 1 else step)
+
+        trained, _ = yield from em.expectation_maximisation(
+            start, expectation, maximisation, steps=steps
+        )
         return trained.with_class_shares()
 
     def cooled(self, done: float) -> float:
@@ -816,16 +828,29 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if self.batch_size is None:
             return TrainingBySums.learn(replace(self, batches=1), domain, values, seed)
         plan = self.plan(domain, seed=seed)
-        trained = pooled(self.start(plan), plan, [values])
+        start = pooled(self.start(plan), plan, [values])
         rng = np.random.default_rng(seed)
         few = min(LEAST_BATCHES, len(values) // LEAST_ROWS)
         batches = max(1, few, round(len(values) / self.batch_size))
-        for epoch in range(self.epochs):
-            shuffled = values[rng.permutation(len(values))]
-            for number, rows in enumerate(np.array_split(shuffled, batches)):
-                counts = trained.network.counts(trained.parameters, rows)
-                step = self.cooled((epoch + number / batches) / self.epochs)
-                trained = trained.stepped(counts, len(rows), step)
+        parts = (
+            part
+            for _ in range(self.epochs)
+            for part in np.array_split(values[rng.permutation(len(values))], batches)
+        )
+
+        def expectation(trained: EinsumTrained, _: int) -> tuple[Arrays, int]:
+            rows = next(parts)
+            return trained.network.counts(trained.parameters, rows), len(rows)
+
+        def maximisation(
+            trained: EinsumTrained, counted: tuple[Arrays, int], done: int
+        ) -> EinsumTrained:
+            epoch, number = divmod(done, batches)
+            step = self.cooled((epoch + number / batches) / self.epochs)
+            return trained.stepped(*counted, step)
+
+        steps = self.epochs * batches
+        trained, _ = em.local(start, expectation, maximisation, steps=steps)
         return Circuit(domain, trained.network.root(trained.parameters))
 
 

@@ -42,6 +42,7 @@ from scipy.special import logsumexp
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.em import expectation_maximisation
 from flwr_causal.core.circuits.learners.head import (
     HAS_HEAD,
     THRESHOLD_SUMS,
@@ -734,13 +735,21 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
         """Train a mixture of trees for each class, and the prediction of the class."""
         counts = (yield Pairs.ask())["counts"]
         pooled = PooledPairs.of(plan, counts)
-        mixtures = pooled.drawn_mixtures(self, plan.seed)
         complete = np.array(float(pooled.layout.complete))
-        for step in [TreeProducts] * self.product_steps + [TreeCounts] * self.tree_steps:
-            summed = yield step.ask(complete=complete, **to_arrays(mixtures))
-            mixtures = pooled.mixtures(
-                mixtures, summed["counts"], self.strengths if step.pairs else None
-            )
+        kinds = [TreeProducts] * self.product_steps + [TreeCounts] * self.tree_steps
+
+        def expectation(mixtures: tuple[Mixtures, ...], step: int) -> Summing[FloatArray]:
+            summed = yield kinds[step].ask(complete=complete, **to_arrays(mixtures))
+            return summed["counts"]
+
+        def maximisation(
+            mixtures: tuple[Mixtures, ...], counts: FloatArray, step: int
+        ) -> tuple[Mixtures, ...]:
+            return pooled.mixtures(mixtures, counts, self.strengths if kinds[step].pairs else None)
+
+        mixtures, _ = yield from expectation_maximisation(
+            pooled.drawn_mixtures(self, plan.seed), expectation, maximisation, steps=len(kinds)
+        )
         trained = TreesTrained(plan, pooled.rows, mixtures)
         if plan.target is not None and self.head:
             trained = yield from self._with_head(trained)

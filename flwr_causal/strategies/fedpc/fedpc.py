@@ -172,7 +172,6 @@ class FedPC(CausalStrategy):
         target = target_of(self.options, agreement)
         agreement = replace(agreement, noted=Holdings.of(agreement, reports))
         plan = plan_of(self.options, agreement)
-        self._columns_differ = plan.countable or plan.class_of_some
         categories = {
             one.name: one.states
             for one in plan.domain.variables
@@ -180,7 +179,9 @@ class FedPC(CausalStrategy):
         }
         found = [*doubts_by(held=columns_of(reports), categories=categories, policy=self.policy)]
         found += lost_by_leaves(plan, categories)
-        return replace(agreement, warnings=(*agreement.warnings, *found))
+        warnings = (*agreement.warnings, *found)
+        differ = plan.countable or plan.class_of_some
+        return replace(agreement, warnings=warnings, columns_differ=differ)
 
     def _complete(
         self,

@@ -14,7 +14,6 @@ from flwr_causal.contract.steps import step
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
-from flwr_causal.core.circuits.learners.trees.marks import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
@@ -34,10 +33,8 @@ from flwr_causal.protocol.fedpc import (
     RECALL,
     SUMMED_BY,
     SUMS,
-    class_columns,
-    columns_of_marks,
-    columns_with_classes,
-    marked,
+    plan_columns,
+    product_columns,
     training_plan,
 )
 from flwr_causal.secure.party import peers_of
@@ -224,33 +221,22 @@ class FedPCClient(ColumnsClient):
 
     def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan of marks, or of numbers and classes."""
-        if "coordinates" in asked:
-            columns = columns_with_classes(
-                self._domain(asked), class_columns(self.setup, asked.values)
-            )
-            return replace(super()._plan(asked), columns=columns)
-        columns = columns_of_marks(self._domain(asked), *marked(self.setup, asked.values))
-        return replace(super()._plan(asked), columns=columns)
+        columns = product_columns(self.setup, asked.values)
+        return replace(super()._plan(asked), columns=plan_columns(self._domain(asked), columns))
 
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
         """Return the variable of each column of products, and whether the party holds it."""
-        columns = (
-            class_columns(self.setup, asked.values).owners
-            if "coordinates" in asked
-            else owners(*marked(self.setup, asked.values))
-        )
+        owners = product_columns(self.setup, asked.values).owners
         names, own = self._domain(asked).names, self._own_domain(asked).names
-        return [names[j] for j in columns], np.array([names[j] in own for j in columns])
+        return [names[j] for j in owners], np.array([names[j] in own for j in owners])
 
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the columns of products of the party's rows, in the order of the plan."""
         values = self._domain(asked).encode(self._kept_rows())[asked["rows"]]
         has_pattern = asked["patterns"][:, peers_of(self.context, self.setup).place] > 0
-        own = asked["pattern-rows"] * has_pattern
-        patterns = np.repeat(np.arange(len(own)), own)
-        if "coordinates" in asked:
-            return class_columns(self.setup, asked.values).values(values, patterns)
-        return marks(values, *marked(self.setup, asked.values), patterns)
+        sizes = asked["pattern-rows"] * has_pattern
+        patterns = np.repeat(np.arange(len(sizes)), sizes)
+        return product_columns(self.setup, asked.values).values(values, patterns)
 
     @property
     def _target(self) -> str | None:

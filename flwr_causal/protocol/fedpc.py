@@ -17,7 +17,7 @@ from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, t
 from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
 from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.marks import wanted
+from flwr_causal.core.circuits.learners.trees.marks import StateMarks
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.options import as_text, from_plain, to_plain
@@ -126,35 +126,29 @@ def training_plan(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Traini
     return _plan(learner, setup.options.within, setup, joint_domain(setup, sent))
 
 
-def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]:
-    """Return what is marked for counts of triples, the same at server and parties.
+def product_columns(setup: Setup, sent: Mapping[str, Any]) -> StateMarks | ClassColumns:
+    """Return the columns that are multiplied, the same at server and parties.
 
-    The class of the plan is one that all parties know.
+    They are marks of states, within a class that all parties know, or numbers and classes, where
+    only some parties know these.
     """
     options: FedPCPartyOptions = setup.options
     domain = joint_domain(setup, sent)
+    if "coordinates" in sent:
+        plan = _plan("class-conditional", options.target, setup, domain)
+        coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
+        return ClassColumns(plan, coordinates, options.labelled)
     plan = _plan("trees", options.within, setup, domain)
-    return plan, Joints.of(domain, plan, options.holders, options.pair_marks)
+    return StateMarks(plan, Joints.of(domain, plan, options.holders, options.pair_marks))
 
 
-def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
-    """Return the columns of products where only some parties know the class."""
-    options: FedPCPartyOptions = setup.options
-    plan = _plan("class-conditional", options.target, setup, joint_domain(setup, sent))
-    coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
-    return ClassColumns(plan, coordinates, options.labelled)
-
-
-def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
-    """Return the columns of products; masks are bound to the numbers' coordinates."""
-    coordinates = [values.tolist() for values in columns.coordinates]
-    meaning = [domain.to_plain(), coordinates, list(columns.labelled)]
+def plan_columns(domain: Domain, columns: StateMarks | ClassColumns) -> PlanColumns:
+    """Return what the columns are: masks are bound to states and intervals, or to coordinates."""
+    meaning: list[Any] = domain.to_plain()
+    if isinstance(columns, ClassColumns):
+        coordinates = [values.tolist() for values in columns.coordinates]
+        meaning = [meaning, coordinates, list(columns.labelled)]
     return PlanColumns(json.dumps(meaning), columns.wanted)
-
-
-def columns_of_marks(domain: Domain, plan: TrainingPlan, joints: Joints) -> PlanColumns:
-    """Return what the marks are: masks are bound to states and intervals."""
-    return PlanColumns(json.dumps(domain.to_plain()), wanted(plan, joints))
 
 
 def _plan(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:

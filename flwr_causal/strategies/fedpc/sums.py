@@ -27,7 +27,7 @@ from flwr_causal.core.circuits.learners.class_conditional.learner import (
 )
 from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnPatterns
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
-from flwr_causal.protocol.fedpc import SUMS, columns_with_classes
+from flwr_causal.protocol.fedpc import SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, relayed
 from flwr_causal.strategies.fedpc.losses import lost_by_training
 from flwr_causal.strategies.fedpc.plan import settings_of
@@ -109,8 +109,7 @@ def _with_products(
     )
     coordinates = scaled.coordinates
     columns = ClassColumns(classes, coordinates, labelled_numbers(classes, presence))
-    meaning = columns_with_classes(plan.domain, columns)
-    asking = sums_of_products(options, plan, columns.owners, meaning)
+    asking = sums_of_products(options, plan, columns)
     joined = yield from relayed(asking, {"coordinates": np.stack(coordinates)})
     products, counts = joined.products[0], joined.counts[0]
     trained_rows = columns.trained(products, joined.sums[0], counts)

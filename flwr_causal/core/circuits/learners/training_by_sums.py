@@ -140,6 +140,25 @@ class TrainingPlan:
             )
         return labels.astype(np.int64)
 
+    def indicators(self, classes: IntArray, patterns: IntArray | None = None) -> FloatArray:
+        """Return 1 for the class of each row, else 0, shape (n, C).
+
+        Rows of a class of which there are fewer than ``min_rows`` in a pattern are 0: the parties
+        of the pattern all know these rows and their class, so that all leave out the same.
+
+        Parameters
+        ----------
+        classes : ndarray of int64, shape (n,)
+        patterns : ndarray of int64, shape (n,), optional
+            The pattern of each row, rows that the same parties have. Default: all are of one.
+            Without classes the plan of products has checked that there are enough rows of all.
+        """
+        cells = classes
+        if patterns is not None and self.num_classes > 1:
+            cells = patterns * self.num_classes + classes
+        counted = np.bincount(cells)[cells] >= self.min_rows
+        return np.asarray(np.eye(self.num_classes)[classes] * counted[:, None])
+
 
 class SumsRequest(NamedTuple):
     """What a training asks of all parties.

@@ -101,17 +101,13 @@ class ClassColumns:
         rows : ndarray of float64, shape (n, variables of the joint domain)
             NaN in columns that the party does not hold.
         patterns : ndarray of int64, shape (n,)
-            Which rows the same parties have. Of a class with fewer than ``plan.min_rows`` of them
-            the indicator is 0.
+            The pattern of each row, see `TrainingPlan.indicators`.
         """
         plan = self.plan
         z = np.nan_to_num(self.coordinates.apply(rows[:, list(plan.numbers)]))
         if np.isnan(rows[:, plan.target]).all():
             return np.pad(z, ((0, 0), (0, len(self.owners) - z.shape[1])))
-        classes = plan.classes_of(rows)
-        cells = patterns * plan.num_classes + classes
-        counted = np.bincount(cells)[cells] >= plan.min_rows
-        within = np.eye(plan.num_classes)[classes] * counted[:, None]
+        within = plan.indicators(plan.classes_of(rows), patterns)
         products = within[:, :, None] * z[:, None, list(self.labelled)]
         return np.hstack([z, within, products.reshape(len(z), -1)])
 

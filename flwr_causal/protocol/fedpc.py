@@ -17,8 +17,7 @@ from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, t
 from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
 from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.marks import StateMarks
-from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints, StateMarks
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.data.roles import TARGET

@@ -95,15 +95,47 @@ class Node:
     children: tuple[Node, ...] = ()
 
 
+class LeafBatch:
+    """Leaves of one kind, evaluated one after the other.
+
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        self._columns = [list(leaf.scope) for leaf in self.leaves]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Return the log density of each leaf and row.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+            All columns of the domain.
+
+        Returns
+        -------
+        ndarray of float64, shape (number of leaves, n)
+        """
+        result = np.empty((len(self.leaves), len(values)))
+        for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
+            row[:] = leaf.log_density(values[:, columns])
+        return result
+
+
 class Leaf(Node, ABC):
     """A distribution over a few columns, given by its parameters.
 
     In all methods ``values`` has the shape (n, k), with the columns of the scope in order; NaN is a
-    missing value. A new kind of leaf implements the abstract methods, and `batch` if many leaves
-    can be evaluated faster together than one after the other.
+    missing value. A new kind of leaf implements the abstract methods, and names a ``batch`` of its
+    own if many leaves are evaluated faster together than one after the other.
     """
 
     kind: ClassVar[str]
+    #: Makes leaves of this kind ready to be evaluated together.
+    batch: ClassVar[type[LeafBatch]] = LeafBatch
 
     @abstractmethod
     def log_density(self, values: FloatArray) -> FloatArray:
@@ -183,41 +215,6 @@ class Leaf(Node, ABC):
     @abstractmethod
     def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Leaf:
         """Return the leaf of given parameters."""
-
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return leaves of this kind, ready to be evaluated together."""
-        return LeafBatch(leaves)
-
-
-class LeafBatch:
-    """Leaves of one kind, evaluated one after the other.
-
-    Parameters
-    ----------
-    leaves : sequence of Leaf
-    """
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        self.leaves = tuple(leaves)
-        self._columns = [list(leaf.scope) for leaf in self.leaves]
-
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Return the log density of each leaf and row.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (n, d)
-            All columns of the domain.
-
-        Returns
-        -------
-        ndarray of float64, shape (number of leaves, n)
-        """
-        result = np.empty((len(self.leaves), len(values)))
-        for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
-            row[:] = leaf.log_density(values[:, columns])
-        return result
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -14,7 +14,7 @@ exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
    ``LOCAL``.
 
 With the option ``trained`` the parties are asked for the circuits of an earlier run instead
-(``RECALL``; `kept_circuits`).
+(``RECALL``).
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from flwr_causal.runtime.options import Baselines
 from flwr_causal.sources.own_circuits import ONE_PASS
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.fedpc.holdings import Holdings
-from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import Remarks, lost_by_counts, lost_by_leaves
-from flwr_causal.strategies.fedpc.one_pass import in_one_pass
+from flwr_causal.strategies.fedpc.one_pass import in_one_pass, recalled
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.fedpc.paper import algorithm_1
 from flwr_causal.strategies.fedpc.plan import labelled, parts_of_training, plan_of, target_of

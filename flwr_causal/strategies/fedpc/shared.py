@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
-    from flwr_causal.core.circuits.learners.trees.marks import StateMarks
+    from flwr_causal.core.circuits.learners.trees.triple_tables import StateMarks
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import ReturnT, Step

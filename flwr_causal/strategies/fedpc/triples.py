@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.circuits.learners.trees.marks import StateMarks
-from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints, StateMarks
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.strategies.fedpc.plan import settings_of
 from flwr_causal.strategies.fedpc.shared import COMPLETE, note_joined_rows, sums_of_products

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.marks import StateMarks
 from flwr_causal.core.circuits.learners.trees.triple_tables import (
     MOST_MARKS,
     Joints,
+    StateMarks,
     TripleTables,
     fitted,
     grown,

@@ -190,6 +190,26 @@ NUM_POINTS = 96
 FAR = 12.0
 
 
+class EllipticalBatch(LeafBatch):
+    """Elliptical leaves; those of equal scope, transform and dof share the transformed rows."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for position, leaf in enumerate(leaves):
+            arrays = leaf.arrays()
+            same = tuple(arrays[name].tobytes() for name in ("dof", "powers", "scales", "reach"))
+            groups.setdefault((leaf.scope, same), []).append(position)
+        self._groups = [_Group([leaves[k] for k in own], own) for own in groups.values()]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        result = np.empty((len(self.leaves), len(values)))
+        for group in self._groups:
+            result[group.positions] = group.log_density(values)
+        return result
+
+
 @dataclass(frozen=True, eq=False)
 class Elliptical(Leaf):
     """A normal or t distribution of k numbers, or of their Yeo-Johnson transforms.
@@ -231,6 +251,7 @@ class Elliptical(Leaf):
     reach: FloatArray | None = None
 
     kind: ClassVar[str] = "elliptical"
+    batch: ClassVar[type[LeafBatch]] = EllipticalBatch
 
     def __post_init__(self) -> None:
         scope = scope_of(self.scope)
@@ -438,11 +459,6 @@ class Elliptical(Leaf):
             *(arrays[name] if arrays[name].size else None for name in TRANSFORM),
         )
 
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return leaves, ready to be evaluated together."""
-        return EllipticalBatch(leaves)
-
 
 TRANSFORM = ("powers", "scales", "reach")
 
@@ -468,26 +484,6 @@ def _symmetric(covariance: FloatArray) -> FloatArray:
     result = 0.5 * (covariance + covariance.T)
     result.setflags(write=False)
     return np.asarray(result)
-
-
-class EllipticalBatch(LeafBatch):
-    """Elliptical leaves; those of equal scope, transform and dof share the transformed rows."""
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        super().__init__(leaves)
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for position, leaf in enumerate(leaves):
-            arrays = leaf.arrays()
-            same = tuple(arrays[name].tobytes() for name in ("dof", "powers", "scales", "reach"))
-            groups.setdefault((leaf.scope, same), []).append(position)
-        self._groups = [_Group([leaves[k] for k in own], own) for own in groups.values()]
-
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Log density of each leaf and row, shape (number of leaves, n)."""
-        result = np.empty((len(self.leaves), len(values)))
-        for group in self._groups:
-            result[group.positions] = group.log_density(values)
-        return result
 
 
 class _Group:

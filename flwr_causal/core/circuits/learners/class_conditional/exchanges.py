@@ -12,11 +12,6 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric, upper_triangles
-from flwr_causal.core.circuits.learners.class_conditional.categories import (
-    by_category,
-    log_probabilities,
-    tables_of,
-)
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     ClassMoments,
     Coordinates,
@@ -32,7 +27,13 @@ from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     columns_of,
     triangles_of,
 )
-from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
+from flwr_causal.core.circuits.learners.class_conditional.rows import (
+    NUM_FOLDS,
+    by_category,
+    log_probabilities,
+    rows_of,
+    tables_of,
+)
 from flwr_causal.core.circuits.learners.head import (
     ChoiceExchange,
     Features,

@@ -22,7 +22,6 @@ import numpy as np
 
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.learners.class_conditional.categories import probabilities, starts_of
 from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
     HeldOut,
     LeafMoments,
@@ -58,7 +57,11 @@ from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     spread,
     triangles_of,
 )
-from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
+from flwr_causal.core.circuits.learners.class_conditional.rows import (
+    NUM_FOLDS,
+    probabilities,
+    starts_of,
+)
 from flwr_causal.core.circuits.learners.head import (
     TrainedWithHead,
     TrainingWithHead,

@@ -227,8 +227,8 @@ class FedPCClient(ColumnsClient):
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
         """Return the variable of each column of products, and whether the party holds it."""
         owners = product_columns(self.setup, asked.values).owners
-        names, own = self._domain(asked).names, self._own_domain(asked).names
-        return [names[j] for j in owners], np.array([names[j] in own for j in owners])
+        names, held = self._domain(asked).names, self._own_domain(asked).names
+        return [names[j] for j in owners], np.array([names[j] in held for j in owners])
 
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the columns of products of the party's rows, in the order of the plan."""
@@ -315,10 +315,10 @@ def _check_place(place: Path) -> None:
         return
     try:
         with np.load(place, allow_pickle=False) as file:
-            own = set(file.files) == {"fingerprint", "data"}
+            of_circuits = set(file.files) == {"fingerprint", "data"}
     except DAMAGE:
-        own = False
-    if not own:
+        of_circuits = False
+    if not of_circuits:
         raise DataError(
             f"model-path in the node config is '{place}', which holds no circuits: name another "
             "file, since it would be replaced"

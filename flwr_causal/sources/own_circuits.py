@@ -169,13 +169,13 @@ _EVIDENCE = {
 def _local(weights: str, *, central: bool) -> Exchange:
     """Return the exchange of a training in one pass; with the circuits if they are sent."""
     evidence = _EVIDENCE[weights]
-    own = (evidence, _CIRCUITS if central else None)
+    further = (evidence, _CIRCUITS if central else None)
     return replace(
         _LOCAL,
         name=f"local, weights by {weights}{', circuits sent' * central}",
         meaning=f"{_LOCAL.meaning}{'; the circuits are sent to the server' * central}",
         sends=(*_LOCAL.sends, *([COMMON] if weights == "em" else [])),
-        returns=(*_LOCAL.returns, *(one for one in own if one)),
+        returns=(*_LOCAL.returns, *(one for one in further if one)),
         most=1,
         remembered=not central,
         only=ONE_PASS
@@ -261,16 +261,16 @@ def trained_locally(
         If a party did not answer and parties hold different columns: the others have trained
         for the groups of columns that there are with it.
     """
-    own: dict[str, Arrays] = {}
+    requests: dict[str, Arrays] = {}
     for party, tasks in zip(parties, tasks_of(presence, tied=weights != "counts"), strict=True):
         columns = np.zeros((len(tasks), presence.shape[1]), dtype=np.uint8)
         for mask, task in zip(columns, tasks, strict=True):
             mask[list(task.columns)] = 1
         clustered = np.array([task.clustered for task in tasks], dtype=np.uint8)
-        own[party] = {"tasks": columns, "clustered": clustered}
+        requests[party] = {"tasks": columns, "clustered": clustered}
         if common is not None:
-            own[party]["common"] = common[party]
-    replies = yield Ask(LOCAL[weights, central], own=own)
+            requests[party]["common"] = common[party]
+    replies = yield Ask(LOCAL[weights, central], own=requests)
     yield Note({"circuits": sum(len(rows) for rows in replies.list("rows"))})
     held = presence[[name in replies.parties for name in parties]]
     if not held.all():
@@ -324,7 +324,7 @@ def own_circuits(
         )
         for mask, clustered in zip(asked["tasks"], asked["clustered"], strict=True)
     ]
-    own = train_party(
+    trained = train_party(
         domain,
         values,
         tasks,
@@ -335,17 +335,17 @@ def own_circuits(
         seed=seed,
     )
     reply: Arrays = {
-        "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in own.rows]),
-        "sizes": np.array(own.sizes, dtype=np.int64),
+        "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in trained.rows]),
+        "sizes": np.array(trained.sizes, dtype=np.int64),
     }
     weights, _ = LOCAL_OF[asked.exchange.name]
     if weights == "classes":
         column = domain.index(target)
         classes = values[:, column].astype(np.int64)
-        reply["classes"] = own.class_rows(classes, int(domain.num_states[column]))
+        reply["classes"] = trained.class_rows(classes, int(domain.num_states[column]))
     elif weights == "em":
-        reply["densities"] = party_answers.log_densities(own.circuits, values[asked["common"]])
-    return reply, own.circuits
+        reply["densities"] = party_answers.log_densities(trained.circuits, values[asked["common"]])
+    return reply, trained.circuits
 
 
 class NamedLearner(NamedTuple):

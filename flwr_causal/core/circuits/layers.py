@@ -137,9 +137,9 @@ class LocalLeaves(LeafLayer):
         """Yield log densities (L, n) with each state of a category in turn."""
         if self._split is None or self._split[0] != column:
             numbers = range(len(self.leaves))
-            own = [k for k in numbers if column in self.leaves[k].scope]
+            with_column = [k for k in numbers if column in self.leaves[k].scope]
             rest = [k for k in numbers if column not in self.leaves[k].scope]
-            self._split = column, (_batches(self.leaves, own), _batches(self.leaves, rest))
+            self._split = column, (_batches(self.leaves, with_column), _batches(self.leaves, rest))
         seeing, others = self._split[1]
         result = np.empty((len(self.leaves), len(values)))
         for place, batch in others:
@@ -190,9 +190,9 @@ class LocalLeaves(LeafLayer):
         result = values.copy()
         for leaf, rows in zip(reversed(self.leaves), reversed(arriving), strict=True):
             place = np.ix_(rows, np.array(leaf.scope))
-            own = values[place]
-            if np.isnan(own).any():
-                result[place] = leaf.mode(own) if rng is None else leaf.sample(own, rng)
+            part = values[place]
+            if np.isnan(part).any():
+                result[place] = leaf.mode(part) if rng is None else leaf.sample(part, rng)
         return result
 
 
@@ -658,20 +658,20 @@ class Layers:
 
 def _climb_few(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
     """Compute the rows of a layer from the rows below it, with numpy."""
-    for own, children, log_weights in layer.siblings:
+    for numbers, children, log_weights in layer.siblings:
         terms = nodes[children]
         if log_weights is None:
-            nodes[own] = terms.sum(axis=1)
+            nodes[numbers] = terms.sum(axis=1)
             continue
         terms += log_weights
         peaks = terms.max(axis=1)
         if maximise:
-            nodes[own] = peaks
+            nodes[numbers] = peaks
             continue
         np.maximum(peaks, LOWEST, out=peaks)
         terms -= peaks[:, None]
         np.exp(terms, out=terms)
-        nodes[own] = peaks + np.log(terms.sum(axis=1))
+        nodes[numbers] = peaks + np.log(terms.sum(axis=1))
 
 
 def _climb_shared(shared: Shared, nodes: FloatArray) -> bool:
@@ -715,14 +715,14 @@ def _climb_compiled(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
         return
     terms = np.empty((len(children), nodes.shape[1]))
     kernels.compare(nodes, first, starts, children, log_weights, LOWEST, terms)
-    own = nodes[first:stop]
+    values = nodes[first:stop]
     if maximise:
-        own[own == LOWEST] = -np.inf
+        values[values == LOWEST] = -np.inf
         return
     np.exp(terms, out=terms)
-    totals = np.empty(own.shape)
+    totals = np.empty(values.shape)
     kernels.total(starts, terms, totals)
-    own += np.log(totals, out=totals)
+    values += np.log(totals, out=totals)
 
 
 def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
@@ -737,11 +737,11 @@ def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
     sizes = np.diff(starts)
     siblings = []
     for size in np.unique(sizes):
-        own = np.flatnonzero(sizes == size)
-        edges = starts[own, None] + np.arange(size)
+        places = np.flatnonzero(sizes == size)
+        edges = starts[places, None] + np.arange(size)
         siblings.append(
             Siblings(
-                slice(first, first + len(group)) if len(own) == len(group) else first + own,
+                slice(first, first + len(group)) if len(places) == len(group) else first + places,
                 children[edges],
                 None if log_weights is None else log_weights[edges][:, :, None],
             )
@@ -780,9 +780,9 @@ def _with_factors(layers: Sequence[Layer]) -> list[Layer]:
 
 def _factors(shared: Shared, below: Layer) -> tuple[IntArray, IntArray] | None:
     """Return the factors of products of pairs, (g, a) and (g, b); None if they are others."""
-    children, own = shared.children, np.arange(below.first, below.stop)
+    children, numbers = shared.children, np.arange(below.first, below.stop)
     pairs_alone = below.log_weights is None and (np.diff(below.starts) == 2).all()
-    if not pairs_alone or not np.array_equal(np.sort(children, axis=None), own):
+    if not pairs_alone or not np.array_equal(np.sort(children, axis=None), numbers):
         return None
     pairs = below.children.reshape(-1, 2)[children - below.first]
     b = int((pairs[0, :, 0] == pairs[0, 0, 0]).sum())
@@ -802,10 +802,10 @@ def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:
         stop, kind = start, type(leaves[numbers[start]])
         while stop < len(numbers) and type(leaves[numbers[stop]]) is kind:
             stop += 1
-        own = numbers[start:stop]
-        whole = slice(own[0], own[-1] + 1)
-        place = whole if isinstance(own, range) else np.array(own, dtype=np.int64)
-        result.append((place, kind.batch([leaves[k] for k in own])))
+        part = numbers[start:stop]
+        whole = slice(part[0], part[-1] + 1)
+        place = whole if isinstance(part, range) else np.array(part, dtype=np.int64)
+        result.append((place, kind.batch([leaves[k] for k in part])))
         start = stop
     return result
 

@@ -239,18 +239,18 @@ class Sum(Node):
     scope: tuple[int, ...]
 
     def __init__(self, children: Sequence[Node], weights: ArrayLike) -> None:
-        own = tuple(children)
+        nodes = tuple(children)
         checked = probabilities("the weights of a sum", weights)
-        if len(checked) != len(own):
-            raise ConfigError(f"a sum of {len(own)} children has {len(checked)} weights")
-        for child in own:
-            if child.scope != own[0].scope:
+        if len(checked) != len(nodes):
+            raise ConfigError(f"a sum of {len(nodes)} children has {len(checked)} weights")
+        for child in nodes:
+            if child.scope != nodes[0].scope:
                 raise ConfigError(
-                    f"a sum mixes nodes of one scope, got {own[0].scope} and {child.scope}"
+                    f"a sum mixes nodes of one scope, got {nodes[0].scope} and {child.scope}"
                 )
-        object.__setattr__(self, "children", own)
+        object.__setattr__(self, "children", nodes)
         object.__setattr__(self, "weights", checked)
-        object.__setattr__(self, "scope", own[0].scope)
+        object.__setattr__(self, "scope", nodes[0].scope)
 
     def __repr__(self) -> str:
         return f"<Sum of {len(self.children)} over {len(self.scope)} columns>"
@@ -275,16 +275,16 @@ class Product(Node):
     scope: tuple[int, ...]
 
     def __init__(self, children: Sequence[Node]) -> None:
-        own = tuple(children)
-        if not own:
+        factors = tuple(children)
+        if not factors:
             raise ConfigError("a product needs a child")
-        columns = sorted(column for child in own for column in child.scope)
+        columns = sorted(column for child in factors for column in child.scope)
         if len(set(columns)) < len(columns):
             twice = next(a for a, b in pairwise(columns) if a == b)
             raise ConfigError(
                 f"the factors of a product have no column in common, got {twice} twice"
             )
-        object.__setattr__(self, "children", own)
+        object.__setattr__(self, "children", factors)
         object.__setattr__(self, "scope", tuple(columns))
 
     def __repr__(self) -> str:

@@ -55,13 +55,13 @@ def to_arrays(layers: Layers) -> Arrays:
         if type(leaf) is not KINDS.get(leaf.kind):
             raise ConfigError(f"a leaf of kind {leaf.kind!r} cannot be written: none of {[*KINDS]}")
     groups = {kind: [leaf for leaf in layers.leaves if leaf.kind == kind] for kind in KINDS}
-    arrays["leaf_counts"] = np.array([len(own) for own in groups.values()], dtype=np.int64)
-    for kind, own in groups.items():
-        if not own:
+    arrays["leaf_counts"] = np.array([len(of_kind) for of_kind in groups.values()], dtype=np.int64)
+    for kind, of_kind in groups.items():
+        if not of_kind:
             continue
-        arrays[f"{kind}.scope"] = _indices([column for leaf in own for column in leaf.scope])
-        arrays[f"{kind}.scope_sizes"] = _once([len(leaf.scope) for leaf in own])
-        parameters = [leaf.arrays() for leaf in own]
+        arrays[f"{kind}.scope"] = _indices([column for leaf in of_kind for column in leaf.scope])
+        arrays[f"{kind}.scope_sizes"] = _once([len(leaf.scope) for leaf in of_kind])
+        parameters = [leaf.arrays() for leaf in of_kind]
         for name in parameters[0]:
             parts = [np.asarray(one[name]) for one in parameters]
             arrays[f"{kind}.{name}"] = np.concatenate([part.ravel() for part in parts])
@@ -109,10 +109,10 @@ def from_arrays(arrays: Arrays) -> Node:
         )
         below = _parts(arrays["inner.children"], arrays["inner.sizes"].tolist())
         columns = sum(len(node.scope) for node in nodes)
-        for is_sum, own in zip(arrays["inner.is_sum"].tolist(), below, strict=True):
-            if ((own < 0) | (own >= len(nodes))).any():
+        for is_sum, numbers in zip(arrays["inner.is_sum"].tolist(), below, strict=True):
+            if ((numbers < 0) | (numbers >= len(nodes))).any():
                 raise DataError("a node's child does not come before it")
-            children = [nodes[k] for k in own.tolist()]
+            children = [nodes[k] for k in numbers.tolist()]
             columns += sum(len(child.scope) for child in (children[:1] if is_sum else children))
             if columns > MOST_COLUMNS:
                 raise DataError(f"the scopes of its nodes have more than {MOST_COLUMNS} columns")
@@ -136,8 +136,8 @@ def _leaves(kind: str, count: int, arrays: Arrays) -> Iterator[Leaf]:
             shapes = np.broadcast_to(arrays[key], (count, arrays[key].shape[1]))
             parameters[name] = _shaped(arrays[f"{kind}.{name}"], shapes.tolist())
     for scope, _ in zip(scopes, range(count), strict=True):
-        own = {name: next(parts) for name, parts in parameters.items()}
-        yield KINDS[kind].from_arrays(scope.tolist(), own)
+        values = {name: next(parts) for name, parts in parameters.items()}
+        yield KINDS[kind].from_arrays(scope.tolist(), values)
 
 
 def _parts(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:

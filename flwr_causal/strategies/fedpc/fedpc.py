@@ -307,8 +307,8 @@ class FedPC(CausalStrategy):
         judged = {"test rows": metrics, "the rows of the query": metrics.get("query", {})}
         return [
             text
-            for rows, own in judged.items()
-            for text in doubts_of(metrics=own, judged=rows, head=self.options.head is not False)
+            for rows, found in judged.items()
+            for text in doubts_of(metrics=found, judged=rows, head=self.options.head is not False)
         ]
 
 

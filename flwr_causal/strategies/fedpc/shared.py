@@ -121,8 +121,8 @@ def known_dependence(
     common = yield from matched_rows(plan, remarks)
     if common is None:
         return None
-    own = {party: {"common": rows} for party, rows in common.items()}
-    replies = yield Ask(DEPENDENCE, {"within": within or ""}, own)
+    requests = {party: {"common": rows} for party, rows in common.items()}
+    replies = yield Ask(DEPENDENCE, {"within": within or ""}, requests)
     check_answers(holdings, replies)
     given = [
         Projections(one["counts"], one["linear"], one["nonlinear"])

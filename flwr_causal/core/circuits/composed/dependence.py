@@ -118,9 +118,9 @@ def scores_of(
             parts.append(np.where(np.isnan(values[:, [j]]), np.nan, indicators))
     scores = np.concatenate(parts, axis=1) if parts else np.zeros((len(values), 0))
     for c in np.unique(classes):
-        own = classes == c
+        of_class = classes == c
         for k in range(scores.shape[1]):
-            scores[own, k] = _normal_scores(scores[own, k])
+            scores[of_class, k] = _normal_scores(scores[of_class, k])
     return scores
 
 
@@ -190,13 +190,13 @@ def projected(
         np.zeros((2, DRAWS, scores.shape[1])),
     )
     start = 0
-    for own in draws:
-        rows = slice(start, start + len(own))
+    for numbers in draws:
+        rows = slice(start, start + len(numbers))
         for c in np.flatnonzero(counts):
             of_class = classes[rows] == c
-            result.linear[c] += own[of_class].T @ scores[rows][of_class]
-        result.nonlinear[:] += own.T @ nonlinear[:, rows]
-        start += len(own)
+            result.linear[c] += numbers[of_class].T @ scores[rows][of_class]
+        result.nonlinear[:] += numbers.T @ nonlinear[:, rows]
+        start += len(numbers)
     return result
 
 
@@ -339,8 +339,8 @@ def measured(
     size = len(columns)
     np.fill_diagonal(pooled, 1.0)
     extra = POOLED_ROWS * size
-    holders, own = np.unique(held, axis=1, return_inverse=True)
-    groups = np.argsort(np.argsort(-holders.sum(axis=0), kind="stable"))[own.reshape(-1)]
+    holders, place = np.unique(held, axis=1, return_inverse=True)
+    groups = np.argsort(np.argsort(-holders.sum(axis=0), kind="stable"))[place.reshape(-1)]
     others = np.sqrt(apart.sum(axis=1))
     spread = (others.max() + others[others > 0].min()) ** 2
     enough = bool(spread < total)
@@ -403,9 +403,9 @@ def with_dependence(
     moments = trained.moments
     at = np.flatnonzero(np.isin(dependence.columns, trained.plan.numbers))
     covariances = []
-    for own, added in zip(moments.covariances, dependence.coherence, strict=True):
-        deviations = np.sqrt(np.diagonal(own))
-        root = _factor(own / np.outer(deviations, deviations), dependence.groups[at])
+    for covariance, added in zip(moments.covariances, dependence.coherence, strict=True):
+        deviations = np.sqrt(np.diagonal(covariance))
+        root = _factor(covariance / np.outer(deviations, deviations), dependence.groups[at])
         root = root * deviations[:, None]
         covariances.append(root @ added[np.ix_(at, at)] @ root.T)
     return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
@@ -467,9 +467,9 @@ def _factor(matrix: FloatArray, groups: IntArray) -> FloatArray:
     order = np.argsort(groups, kind="stable")
     factor = np.linalg.cholesky(positive[np.ix_(order, order)])
     for group in np.unique(groups):
-        own = np.flatnonzero(groups[order] == group)
-        left, _, right = np.linalg.svd(factor[np.ix_(own, own)])
-        factor[:, own] = factor[:, own] @ (right.T @ left.T)
+        of_group = np.flatnonzero(groups[order] == group)
+        left, _, right = np.linalg.svd(factor[np.ix_(of_group, of_group)])
+        factor[:, of_group] = factor[:, of_group] @ (right.T @ left.T)
     result = np.zeros_like(matrix)
     result[np.ix_(order, order)] = factor
     return result

@@ -113,7 +113,7 @@ class PartyLeaves(LeafLayer):
         for k, number in enumerate(holders):
             output = self.outputs[number]
             by_party[output.party][:, output.index] = flows[k]
-        requests: list[Arrays] = [{"flows": own} for own in by_party]
+        requests: list[Arrays] = [{"flows": flows_of_party} for flows_of_party in by_party]
         answers = self._asked("moments", {"column": self.names[column]}, values, requests)
         mean, square = sum((one["moments"] for one in answers), np.zeros((2, len(values))))
         return mean, np.maximum(square - mean**2, 0.0)
@@ -128,15 +128,15 @@ class PartyLeaves(LeafLayer):
         chosen = [np.zeros((len(values), size), dtype=np.uint8) for size in self.sizes]
         for output, rows in zip(self.outputs, arriving, strict=True):
             chosen[output.party][rows, output.index] = 1
-        requests: list[Arrays] = [{"chosen": own} for own in chosen]
+        requests: list[Arrays] = [{"chosen": marks} for marks in chosen]
         # Seed 0 stands for the most probable values.
         config = {"seed": 0 if rng is None else int(rng.integers(1, 2**31))}
         result = np.where(np.isnan(self.given), values, self.given)
         for holds, answer in zip(
             self.presence, self._asked("filled", config, values, requests), strict=True
         ):
-            own = np.where(answer["known"] > 0, answer["values"], np.nan)
-            result[:, holds] = np.where(np.isnan(result[:, holds]), own, result[:, holds])
+            filled = np.where(answer["known"] > 0, answer["values"], np.nan)
+            result[:, holds] = np.where(np.isnan(result[:, holds]), filled, result[:, holds])
         return result
 
     def _gathered(self, query: str, values: FloatArray) -> FloatArray:

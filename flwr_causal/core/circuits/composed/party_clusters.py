@@ -62,16 +62,16 @@ class PartyCircuits(NamedTuple):
     def rows(self) -> list[list[int]]:
         """Rows that each circuit of each task was trained on, as `composition.factors_of` asks."""
         return [
-            np.bincount(own, minlength=size).tolist()
-            for own, size in zip(self.labels.T, self.sizes, strict=True)
+            np.bincount(clusters, minlength=size).tolist()
+            for clusters, size in zip(self.labels.T, self.sizes, strict=True)
         ]
 
     def class_rows(self, classes: IntArray, num_classes: int) -> IntArray:
         """Return the rows of each class and circuit, shape (classes, number of circuits)."""
         tables = []
-        for own, size in zip(self.labels.T, self.sizes, strict=True):
+        for clusters, size in zip(self.labels.T, self.sizes, strict=True):
             table = np.zeros((num_classes, size), dtype=np.int64)
-            np.add.at(table, (classes, own), 1)
+            np.add.at(table, (classes, clusters), 1)
             tables.append(table)
         return np.concatenate(tables, axis=1)
 
@@ -138,17 +138,17 @@ def train_party(
     sizes = []
     for t, task in enumerate(tasks):
         columns = list(task.columns)
-        own = Domain(tuple(domain.variables[j] for j in columns))
+        part = Domain(tuple(domain.variables[j] for j in columns))
         rows = values[:, columns]
         number = num_clusters if task.clustered else 1
         split = cluster_labels(
-            own, rows, number, seed=seed, classes=classes, minimum_count=minimum_count
+            part, rows, number, seed=seed, classes=classes, minimum_count=minimum_count
         )
         place = columns.index(target) if target in columns else None
         if task.clustered or learner is None:
-            made = _circuits(own, rows, split, learner, place, seed)
+            made = _circuits(part, rows, split, learner, place, seed)
         else:
-            made = [learner.learn(own, rows, seed)]
+            made = [learner.learn(part, rows, seed)]
         roots = [circuit.root_in(domain) for circuit in made]
         if task.clustered:
             labels[:, t] = split
@@ -222,8 +222,8 @@ def _without_small(labels: IntArray, classes: IntArray, minimum_count: int) -> I
         if counts[smallest] >= minimum_count or len(present) == 1:
             return np.unique(labels, return_inverse=True)[1].astype(np.int64)
         others = present[present != smallest]
-        own = classes[labels == smallest][0]
-        alike = np.intersect1d(others, labels[classes == own])
+        of_smallest = classes[labels == smallest][0]
+        alike = np.intersect1d(others, labels[classes == of_smallest])
         candidates = alike if len(alike) else others
         labels[labels == smallest] = candidates[counts[candidates].argmax()]
 
@@ -260,12 +260,12 @@ def cluster_circuits(
 
 
 def _with_empty(
-    domain: Domain, values: FloatArray, own: FloatArray, learner: Learner, seed: int
+    domain: Domain, values: FloatArray, cluster: FloatArray, learner: Learner, seed: int
 ) -> Circuit:
     """Return the circuit of a cluster's own rows, of which some numbers may have no value."""
-    empty = np.isnan(own).all(axis=0) & (domain.num_states == 0)
+    empty = np.isnan(cluster).all(axis=0) & (domain.num_states == 0)
     if not empty.any():
-        return learner.learn(domain, own, seed)
+        return learner.learn(domain, cluster, seed)
 
     def root(columns: list[int], learner: Learner, rows: FloatArray) -> Node:
         part = Domain(tuple(domain.variables[j] for j in columns))
@@ -273,7 +273,7 @@ def _with_empty(
 
     roots = [root([j], LearnSPN(), values) for j in np.flatnonzero(empty).tolist()]
     known = np.flatnonzero(~empty).tolist()
-    return Circuit(domain, joined([*roots, *([root(known, learner, own)] if known else [])]))
+    return Circuit(domain, joined([*roots, *([root(known, learner, cluster)] if known else [])]))
 
 
 def elliptical_circuits(
@@ -305,16 +305,16 @@ def elliptical_circuits(
     num_clusters = int(labels.max()) + 1
     factors: list[list[Node]] = [list(constant.values()) for _ in range(num_clusters)]
     if len(numbers):
-        for own, leaf in zip(
+        for nodes, leaf in zip(
             factors, _elliptical(domain, values, numbers, labels, seed), strict=True
         ):
-            own.append(leaf)
+            nodes.append(leaf)
     for column in np.flatnonzero(states):
         counts = np.full((num_clusters, states[column]), STATE_SMOOTHING)
         np.add.at(counts, (labels, values[:, column].astype(np.int64)), 1.0)
-        for own, row in zip(factors, counts, strict=True):
-            own.append(Categorical(int(column), row / row.sum()))
-    return [Circuit(domain, joined(own)) for own in factors]
+        for nodes, row in zip(factors, counts, strict=True):
+            nodes.append(Categorical(int(column), row / row.sum()))
+    return [Circuit(domain, joined(nodes)) for nodes in factors]
 
 
 def constant_leaves(domain: Domain, values: FloatArray) -> dict[int, Gaussian]:

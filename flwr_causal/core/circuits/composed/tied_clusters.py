@@ -123,8 +123,8 @@ def by_known_classes(
             )
     # A row is in one cluster of each of its party's groups: each group counts all rows.
     per_group = [
-        np.stack([given[one.party][:, one.index] for one in own], axis=1)
-        for own in factors.clusters
+        np.stack([given[one.party][:, one.index] for one in group], axis=1)
+        for group in factors.clusters
     ]
     weights = np.sum([counts.sum(axis=1) for counts in per_group], axis=0)
     known = weights > 0
@@ -155,8 +155,8 @@ def from_latent_classes(domain: Domain, factors: Factors, model: LatentClasses) 
         raise ConfigError(f"the latent classes are of other clusters than {factors.sizes}")
     children = []
     for r in range(len(model.weights)):
-        own = zip(factors.clusters, model.tables, strict=True)
-        children.append(joined([mixed(group, table[r]) for group, table in own]))
+        pairs = zip(factors.clusters, model.tables, strict=True)
+        children.append(joined([mixed(group, table[r]) for group, table in pairs]))
     root = joined([*factors.shared, mixed(children, model.weights)])
     return Composition(domain, root, factors.num_outputs)
 
@@ -171,8 +171,8 @@ def group_evidence(factors: Factors, evidence: Sequence[FloatArray]) -> list[Flo
             f"{expected}: align rows by ids that all parties have"
         )
     return [
-        np.stack([evidence[one.party][:, one.index] for one in own], axis=1)
-        for own in factors.clusters
+        np.stack([evidence[one.party][:, one.index] for one in group], axis=1)
+        for group in factors.clusters
     ]
 
 
@@ -313,18 +313,20 @@ def choose_num_classes(
     scores = []
     for num_classes in candidates:
         score = 0.0
-        for own in held:
-            kept, judged = np.flatnonzero(rows > own), np.flatnonzero(own)
+        for held_out in held:
+            kept, judged = np.flatnonzero(rows > held_out), np.flatnonzero(held_out)
             if not len(kept) or not len(judged):
                 continue
             model = fit_latent_classes(
                 [one[kept] for one in evidence],
                 num_classes,
-                counts=(rows - own)[kept],
+                counts=(rows - held_out)[kept],
                 restarts=1,
                 seed=seed,
             )
-            score += float(own[judged] @ model.log_likelihood([one[judged] for one in evidence]))
+            score += float(
+                held_out[judged] @ model.log_likelihood([one[judged] for one in evidence])
+            )
         scores.append(score)
     return candidates[int(first_largest(scores))]
 
@@ -356,8 +358,8 @@ def _em(
         value += class_smoothing * float(np.log(np.maximum(model.weights, 1e-300)).sum())
         if smoothing:
             value += smoothing * sum(
-                float((np.log(table) @ own).sum())
-                for table, own in zip(model.tables, frequencies, strict=True)
+                float((np.log(table) @ shares).sum())
+                for table, shares in zip(model.tables, frequencies, strict=True)
             )
         return value
 
@@ -368,8 +370,10 @@ def _em(
         posterior = joint * (rows / joint.sum(axis=1))[:, None]
         weights = posterior.sum(axis=0) + class_smoothing
         expected_tables = [
-            table * (_ratio(posterior, part).T @ one) + smoothing * own
-            for table, part, one, own in zip(model.tables, parts, scaled, frequencies, strict=True)
+            table * (_ratio(posterior, part).T @ one) + smoothing * shares
+            for table, part, one, shares in zip(
+                model.tables, parts, scaled, frequencies, strict=True
+            )
         ]
         tables = tuple(map(_normalised, expected_tables, model.tables))
         return LatentClasses(weights / weights.sum(), tables)

@@ -224,9 +224,9 @@ class RegionNetwork:
         found[self.regions[g, r, v], r] = g * replicas + r
         region = found[column]
         number = np.empty_like(region)
-        for own, counted in zip(region.T, number.T, strict=True):
-            order, sizes = np.argsort(own, kind="stable"), np.bincount(own)
-            counted[order] = np.arange(len(own)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        for regions, counted in zip(region.T, number.T, strict=True):
+            order, sizes = np.argsort(regions, kind="stable"), np.bincount(regions)
+            counted[order] = np.arange(len(regions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return region, number
 
     def by_region(self, values: FloatArray) -> FloatArray:
@@ -258,8 +258,8 @@ class RegionNetwork:
         numbers = ((values - self.shift) / self.scale).T[self.numbers]
         column, state = self.states
         present, x = ~np.isnan(numbers), np.nan_to_num(numbers)
-        own = [present, x, x * x, values.T[column] == state[:, None]]
-        return np.concatenate([part.astype(self.precision) for part in own])
+        parts = [present, x, x * x, values.T[column] == state[:, None]]
+        return np.concatenate([part.astype(self.precision) for part in parts])
 
     def counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
         """E-step: return the expected counts of rows (n, d).
@@ -282,11 +282,11 @@ class RegionNetwork:
         return add(self._counts(parameters, part) for part in parts)
 
     def _counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
-        own = {name: array.astype(self.precision) for name, array in parameters.items()}
-        k, n = own["means" if len(self.numbers) else "probabilities"].shape[2], len(values)
-        layers = [w.reshape(-1, w.shape[2], k * k) for w in self.layers(own["layers"], k)]
+        rounded = {name: array.astype(self.precision) for name, array in parameters.items()}
+        k, n = rounded["means" if len(self.numbers) else "probabilities"].shape[2], len(values)
+        layers = [w.reshape(-1, w.shape[2], k * k) for w in self.layers(rounded["layers"], k)]
         statistics = self.by_region(self.statistics(values)[:, None])
-        below = self._factors(own).transpose(0, 2, 1) @ statistics  # (G R, K, n): log densities
+        below = self._factors(rounded).transpose(0, 2, 1) @ statistics  # (G R, K, n): log densities
         seen = []
         for weights in layers:
             half, peaks = len(weights), below.max(axis=1, keepdims=True)
@@ -298,7 +298,7 @@ class RegionNetwork:
             below = np.log(sums) + peaks[:half] + peaks[half:]
             seen.append((weights, products, sums))
         with np.errstate(divide="ignore"):
-            joint = below.swapaxes(0, 1) + np.log(own["root"])[:, :, None]  # (C, R, n)
+            joint = below.swapaxes(0, 1) + np.log(rounded["root"])[:, :, None]  # (C, R, n)
         if self.target is not None:
             given = values[:, self.target]
             classes = np.arange(len(joint))[:, None]
@@ -326,12 +326,17 @@ class RegionNetwork:
         }
         return {name: array.astype(np.float64) for name, array in found.items()}
 
-    def _factors(self, own: Mapping[str, FloatArray]) -> FloatArray:
+    def _factors(self, parameters: Mapping[str, FloatArray]) -> FloatArray:
         """Return the factors of the statistics by leaf region, (G R, most, K)."""
-        means, variances = own["means"], own["variances"]
+        means, variances = parameters["means"], parameters["variances"]
         constants = -0.5 * (means * means / variances + np.log(variances * (2.0 * np.pi)))
         constants = constants - np.log(self.scale[self.numbers])[:, None, None].astype(means.dtype)
-        factors = [constants, means / variances, -0.5 / variances, np.log(own["probabilities"])]
+        factors = [
+            constants,
+            means / variances,
+            -0.5 / variances,
+            np.log(parameters["probabilities"]),
+        ]
         return self.by_region(np.concatenate(factors))
 
     def expected(self, parameters: Arrays) -> Arrays:
@@ -406,8 +411,8 @@ class RegionNetwork:
             factors: list[Node] = []
             for j in columns:
                 if self.num_states[j]:
-                    own = probabilities[self.states[0] == j, r, u]
-                    factors.append(Categorical(j, _summing_to_one(own)))
+                    shares = probabilities[self.states[0] == j, r, u]
+                    factors.append(Categorical(j, _summing_to_one(shares)))
                 else:
                     place = np.searchsorted(self.numbers, j), r, u
                     mean = means[place] * self.scale[j] + self.shift[j]
@@ -419,12 +424,12 @@ class RegionNetwork:
             if not pairs[0]:
                 return [None] * len(weights)
             children = [joined(pair) for pair in pairs]
-            return [Sum(children, _summing_to_one(own.ravel())) for own in weights]
+            return [Sum(children, _summing_to_one(row.ravel())) for row in weights]
 
         tops = []
         for r in range(self.regions.shape[1]):
-            columns = [[j for j in own if j >= 0] for own in self.regions[:, r].tolist()]
-            level: list[Sums] = [[unit(own, r, u) for u in range(k)] for own in columns]
+            columns = [[j for j in region if j >= 0] for region in self.regions[:, r].tolist()]
+            level: list[Sums] = [[unit(region, r, u) for u in range(k)] for region in columns]
             for layer in self.layers(weights, k):
                 half = len(layer)
                 level = [sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
@@ -433,8 +438,8 @@ class RegionNetwork:
         if self.target is not None:
             classes = np.repeat(np.eye(len(root)), len(tops), axis=0)
             children = [
-                Product([Categorical(self.target, own), child])
-                for own, child in zip(classes, children, strict=True)
+                Product([Categorical(self.target, indicator), child])
+                for indicator, child in zip(classes, children, strict=True)
             ]
         return Sum(children, _summing_to_one(root.ravel()))
 
@@ -551,8 +556,8 @@ class EStep(SumsExchange):
         """Return the counts of a party's rows, which may have missing values."""
         if plan.learner.batches > 1:
             hashed = np.where(np.isnan(values), np.inf, values)
-            own = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
-            values = values[own]
+            chosen = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
+            values = values[chosen]
         values = _enough(values, plan)
         network = _network(plan, asked["regions"].astype(np.int64), asked["shift"], asked["scale"])
         counts = network.counts({name: asked[name] for name in PARAMETERS}, values)
@@ -624,8 +629,8 @@ class EinsumTrained(Trained):
     @property
     def shares(self) -> dict[int, FloatArray]:
         """The share of the rows in each state of each category that rows have, by column."""
-        own = np.split(self.states, np.cumsum(self.plan.num_states)[:-1])
-        return {j: rows / rows.sum() for j, rows in enumerate(own) if rows.any()}
+        by_column = np.split(self.states, np.cumsum(self.plan.num_states)[:-1])
+        return {j: rows / rows.sum() for j, rows in enumerate(by_column) if rows.any()}
 
     def stepped(self, counts: Mapping[str, FloatArray], rows: float, step: float) -> EinsumTrained:
         """Return the network after an M-step with a step for so many rows."""
@@ -633,9 +638,13 @@ class EinsumTrained(Trained):
             return self
         options: EinsumNetwork = self.plan.learner
         prior = options.smoothing / self.rows
-        own = self.network.stepped(self.parameters, counts, rows, step, prior, options.variances)
+        parameters = self.network.stepped(
+            self.parameters, counts, rows, step, prior, options.variances
+        )
         likelihood = float(counts["log_densities"][0]) / rows
-        return replace(self, parameters=own, log_likelihoods=(*self.log_likelihoods, likelihood))
+        return replace(
+            self, parameters=parameters, log_likelihoods=(*self.log_likelihoods, likelihood)
+        )
 
     def with_class_shares(self) -> EinsumTrained:
         """Return the circuit with the classes' shares of all rows, which batches approach."""
@@ -789,15 +798,15 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         rng = np.random.default_rng([plan.seed, 1])
         k, replicas = self.sums, network.regions.shape[1]
         means = rng.normal(size=(len(network.numbers), replicas, k))
-        own = np.split(states, np.cumsum(plan.num_states)[:-1])  # nothing of a number
+        by_column = np.split(states, np.cumsum(plan.num_states)[:-1])  # nothing of a number
         drawn = [np.zeros((0, replicas, k))]
         for column in plan.categories:
-            shares = ((own[column] + 1.0) / (own[column] + 1.0).sum())[:, None, None]
+            shares = ((by_column[column] + 1.0) / (by_column[column] + 1.0).sum())[:, None, None]
             weights = rng.gamma(CONCENTRATION * shares, size=(len(shares), replicas, k))
             weights += 1e-2 * shares
             drawn.append(weights / weights.sum(axis=0))
         weights = 0.01 + rng.random((sum(math.prod(w[:3]) for w in network.shapes(k)), k * k))
-        classes = np.ones(1) if plan.target is None else own[plan.target] + self.smoothing
+        classes = np.ones(1) if plan.target is None else by_column[plan.target] + self.smoothing
         root = np.repeat(classes[:, None], replicas, axis=1)
         return {
             "means": means,

@@ -48,24 +48,24 @@ class ChowLiuBatch(LeafBatch):
         trees: Any = self.leaves
         parts = [(np.array([*tree.scope, *[-1] * tree.hidden]), tree.flat) for tree in trees]
         whole = [k for k, tree in enumerate(trees) if tree.hidden == 0]
-        own = [parts[k] for k in whole]
-        ends = np.cumsum([0, *(tree.tables.size for _, tree in own)])
+        complete = [parts[k] for k in whole]
+        ends = np.cumsum([0, *(tree.tables.size for _, tree in complete)])
 
         def joined(arrays: Iterable[FloatArray | IntArray]) -> Any:
             return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
 
         with np.errstate(divide="ignore"):
-            logs = np.log(joined(tree.tables for _, tree in own))
-        columns = joined(columns for columns, _ in own)
+            logs = np.log(joined(tree.tables for _, tree in complete))
+        columns = joined(columns for columns, _ in complete)
         self._forest = Forest(
             parts,
             np.array(whole, dtype=np.int64),
             np.unique(columns),
-            np.cumsum([0, *(len(columns) for columns, _ in own)]),
+            np.cumsum([0, *(len(columns) for columns, _ in complete)]),
             columns,
-            joined(np.where(tree.parents >= 0, at[tree.parents], -1) for at, tree in own),
-            joined(tree.sizes for _, tree in own),
-            joined(tree.starts + end for (_, tree), end in zip(own, ends[:-1], strict=True)),
+            joined(np.where(tree.parents >= 0, at[tree.parents], -1) for at, tree in complete),
+            joined(tree.sizes for _, tree in complete),
+            joined(tree.starts + end for (_, tree), end in zip(complete, ends[:-1], strict=True)),
             logs,
         )
 

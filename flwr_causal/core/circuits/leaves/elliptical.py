@@ -200,7 +200,9 @@ class EllipticalBatch(LeafBatch):
             arrays = leaf.arrays()
             same = tuple(arrays[name].tobytes() for name in ("dof", "powers", "scales", "reach"))
             groups.setdefault((leaf.scope, same), []).append(position)
-        self._groups = [_Group([leaves[k] for k in own], own) for own in groups.values()]
+        self._groups = [
+            _Group([leaves[k] for k in positions], positions) for positions in groups.values()
+        ]
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log density of each leaf and row, shape (number of leaves, n)."""
@@ -318,8 +320,8 @@ class Elliptical(Leaf):
         result = np.zeros(len(transformed))
         for rows, known in by_pattern(missing):
             if known.any():
-                own = self.law.part(known).log_density(transformed[rows][:, known])
-                result[rows] = own + slopes[rows][:, known].sum(axis=1)
+                of_known = self.law.part(known).log_density(transformed[rows][:, known])
+                result[rows] = of_known + slopes[rows][:, known].sum(axis=1)
         return result
 
     def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -608,15 +610,15 @@ def transformed_moments(
     first, second = np.zeros(means.shape), np.zeros(means.shape)
     for side in (-1.0, 1.0):
         # Mirrored, the lower line is an upper one, and the transform's power p becomes 2 - p.
-        own = powers if side > 0 else 2.0 - powers
-        bound = yeo_johnson.of_signed_log(limit, own)
-        stretch = scale * np.exp(-(own - 1.0) * limit)
+        side_powers = powers if side > 0 else 2.0 - powers
+        bound = yeo_johnson.of_signed_log(limit, side_powers)
+        stretch = scale * np.exp(-(side_powers - 1.0) * limit)
         cut = (bound - side * means) / scale
         mass, once, twice = _upper_parts(cut, dof)
         start = reach - stretch * cut  # the number is start + stretch z on the line
         first += side * (start * mass + stretch * once)
         second += start**2 * mass + 2 * start * stretch * once + stretch**2 * twice
-        piece = _piece(side * means, scale, dof, own, limit)
+        piece = _piece(side * means, scale, dof, side_powers, limit)
         first += side * piece[0]
         second += piece[1]
     return first, second

@@ -85,13 +85,13 @@ class CategoricalBatch(LeafBatch):
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
-        own = [leaf for leaf in leaves if isinstance(leaf, Categorical)]
-        self._table = np.concatenate([_log_table(leaf.probabilities) for leaf in own])
-        sizes = np.array([len(leaf.probabilities) for leaf in own])
+        categories = [leaf for leaf in leaves if isinstance(leaf, Categorical)]
+        self._table = np.concatenate([_log_table(leaf.probabilities) for leaf in categories])
+        sizes = np.array([len(leaf.probabilities) for leaf in categories])
         self._starts = np.cumsum(sizes + 1) - (sizes + 1)
         # Each column is encoded once for all its leaves.
         self._column, first, self._row = np.unique(
-            np.array([leaf.column for leaf in own]), return_index=True, return_inverse=True
+            np.array([leaf.column for leaf in categories]), return_index=True, return_inverse=True
         )
         self._num_states = sizes[first][:, None]
 
@@ -200,10 +200,10 @@ class GaussianBatch(LeafBatch):
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
-        own = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
-        self._column = np.array([leaf.column for leaf in own])
-        mean = np.array([leaf.mean for leaf in own])
-        sd = np.array([leaf.sd for leaf in own])
+        normals = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
+        self._column = np.array([leaf.column for leaf in normals])
+        mean = np.array([leaf.mean for leaf in normals])
+        sd = np.array([leaf.sd for leaf in normals])
         # (x - mean)^2 / (2 sd^2) as the square of a x + b.
         factor = math.sqrt(0.5) / sd
         self._factor, self._shift = factor[:, None], (-mean * factor)[:, None]
@@ -280,14 +280,14 @@ class HistogramBatch(LeafBatch):
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
         groups: dict[tuple[int, bytes], list[int]] = {}
-        own = [leaf for leaf in leaves if isinstance(leaf, Histogram)]
-        for position, leaf in enumerate(own):
+        histograms = [leaf for leaf in leaves if isinstance(leaf, Histogram)]
+        for position, leaf in enumerate(histograms):
             groups.setdefault((leaf.column, leaf.edges.tobytes()), []).append(position)
         self._groups = []
         for (column, _), positions in groups.items():
-            heights = np.stack([own[k]._log_heights for k in positions])
-            tails = np.array([own[k].tail for k in positions])
-            self._groups.append((column, own[positions[0]].edges, positions, heights, tails))
+            heights = np.stack([histograms[k]._log_heights for k in positions])
+            tails = np.array([histograms[k].tail for k in positions])
+            self._groups.append((column, histograms[positions[0]].edges, positions, heights, tails))
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log density of each leaf and row, shape (number of leaves, n)."""

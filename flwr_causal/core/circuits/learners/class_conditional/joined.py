@@ -150,11 +150,11 @@ class ClassColumns:
         about = means - shares @ means
         within = _positive(total - np.einsum("c,ci,cj->ij", shares, about, about))
         shape = plan.num_classes, len(self.labelled)
-        own = products[d + plan.num_classes :, :d].reshape(*shape, d)
+        of_class = products[d + plan.num_classes :, :d].reshape(*shape, d)
         own_sums = sums[d + plan.num_classes :, :d].reshape(*shape, d)
         number = np.maximum(known, 1)[:, None]
-        own = own / number - own_sums / number * means[:, None]
-        covariances = _chosen(within, own, rows, np.array(self.labelled, dtype=np.int64))
+        of_class = of_class / number - own_sums / number * means[:, None]
+        covariances = _chosen(within, of_class, rows, np.array(self.labelled, dtype=np.int64))
         choice = BlockChoice(np.inf, np.inf, np.zeros(d, dtype=np.int64))
         tables = np.zeros((plan.num_classes, 0))
         moments = ClassMoments(means, covariances)
@@ -169,7 +169,7 @@ class _Fit(NamedTuple):
 
 
 def _chosen(
-    within: FloatArray, own: FloatArray, rows: FloatArray, labelled: IntArray
+    within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
 ) -> FloatArray:
     """Return the covariance of each class, shape (C, d, d).
 
@@ -177,7 +177,7 @@ def _chosen(
     ----------
     within : ndarray of float64, shape (d, d)
         Of all classes.
-    own : ndarray of float64, shape (C, m, d)
+    of_class : ndarray of float64, shape (C, m, d)
         Of labelled numbers with all numbers, in each class.
     rows : ndarray of float64, shape (C,)
     labelled : ndarray of int64, shape (m,)
@@ -185,7 +185,7 @@ def _chosen(
     shared, classes, m = _shared(within, rows), int((rows > 0).sum()), len(labelled)
     if classes == 1 or not m:
         return shared.covariances
-    separate = _separate(within, own, rows, labelled)
+    separate = _separate(within, of_class, rows, labelled)
     more = (classes - 1) * (m * (m + 1) / 2 + m * (len(within) - m))
     gain = shared.log_dets - separate.log_dets - more * np.log(rows.sum())
     return separate.covariances if gain > 0 else shared.covariances
@@ -197,7 +197,9 @@ def _shared(within: FloatArray, rows: FloatArray) -> _Fit:
     return _Fit(np.repeat(shrunk[None], len(rows), axis=0), rows.sum() * _log_det(shrunk))
 
 
-def _separate(within: FloatArray, own: FloatArray, rows: FloatArray, labelled: IntArray) -> _Fit:
+def _separate(
+    within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
+) -> _Fit:
     """Return covariances of which those of labelled numbers are each class's own.
 
     The shared covariance counts as one row of each class, which may have too few of its own, and is
@@ -208,7 +210,7 @@ def _separate(within: FloatArray, own: FloatArray, rows: FloatArray, labelled: I
     result, explained = np.zeros((len(rows), d, d)), np.zeros((len(others), len(others)))
     log_dets, present = 0.0, rows > 0
     for c in np.flatnonzero(present):
-        block = (rows[c] * own[c] + within[labelled]) / (rows[c] + 1.0)
+        block = (rows[c] * of_class[c] + within[labelled]) / (rows[c] + 1.0)
         block = _shrunk(block, variances, rows[c], labelled)
         inner = _positive(block[:, labelled])
         cross = block[:, others]
@@ -234,9 +236,9 @@ def _shrunk(
     The share by which they are reduced has the least mean square error where correlations r have
     the variance (1 - r^2)^2 / (n - 1), as those of normal variables (Schafer & Strimmer 2005).
     """
-    own = np.arange(len(block)) if rows is None else rows
-    diagonal = np.equal.outer(own, np.arange(block.shape[1]))
-    squares = np.minimum(block**2 / np.outer(variances[own], variances), 1.0)[~diagonal]
+    places = np.arange(len(block)) if rows is None else rows
+    diagonal = np.equal.outer(places, np.arange(block.shape[1]))
+    squares = np.minimum(block**2 / np.outer(variances[places], variances), 1.0)[~diagonal]
     noise = ((1.0 - squares) ** 2).sum() / max(n - 1.0, 1.0)
     share = min(1.0, noise / squares.sum()) if squares.sum() > 0 else 1.0
     return np.where(diagonal, block, (1.0 - share) * block)

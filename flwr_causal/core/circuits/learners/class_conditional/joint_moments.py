@@ -130,20 +130,20 @@ def completed(
         _columns(groups, adjacent[g] & (np.arange(len(groups)) != g)) for g in range(len(groups))
     ]
     far = [_columns(groups, ~adjacent[g]) for g in range(len(groups))]
-    for own, others, unknown in zip(groups, near, far, strict=True):
+    for group, others, unknown in zip(groups, near, far, strict=True):
         if not len(others):
-            result[np.ix_(unknown, own)] = 0.0
-            result[np.ix_(own, unknown)] = 0.0
+            result[np.ix_(unknown, group)] = 0.0
+            result[np.ix_(group, unknown)] = 0.0
     for _ in steps("The fit of moments of columns that no party has together", MAX_STEPS):
         before = result.copy()
-        for own, others, unknown in zip(groups, near, far, strict=True):
+        for group, others, unknown in zip(groups, near, far, strict=True):
             if len(others) and len(unknown):
                 slopes = np.linalg.solve(
-                    result[np.ix_(others, others)], result[np.ix_(others, own)]
+                    result[np.ix_(others, others)], result[np.ix_(others, group)]
                 )
                 filled = result[np.ix_(unknown, others)] @ slopes
-                result[np.ix_(unknown, own)] = filled
-                result[np.ix_(own, unknown)] = filled.T
+                result[np.ix_(unknown, group)] = filled
+                result[np.ix_(group, unknown)] = filled.T
         if np.abs(result - before).max() < TOLERANCE * 1e-3:
             break
     return result
@@ -157,10 +157,12 @@ def _step(
     first = np.zeros_like(mean)
     means, spreads = [], []
     for part in parts:
-        own = part.columns
-        slopes = np.linalg.solve(covariance[np.ix_(own, own)], covariance[own]).T
-        means.append(mean + slopes @ (part.mean - mean[own]))
-        spreads.append(covariance - slopes @ covariance[own] + slopes @ part.covariance @ slopes.T)
+        columns = part.columns
+        slopes = np.linalg.solve(covariance[np.ix_(columns, columns)], covariance[columns]).T
+        means.append(mean + slopes @ (part.mean - mean[columns]))
+        spreads.append(
+            covariance - slopes @ covariance[columns] + slopes @ part.covariance @ slopes.T
+        )
         first += part.rows / total * means[-1]
     second = np.zeros_like(covariance)
     for part, own_mean, spread in zip(parts, means, spreads, strict=True):
@@ -190,5 +192,5 @@ def known_groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
 
 def _columns(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
     """Return the columns of the chosen groups, ascending."""
-    own = [group for group, one in zip(groups, chosen, strict=True) if one]
-    return np.sort(np.concatenate(own)) if own else np.zeros(0, dtype=np.int64)
+    parts = [group for group, one in zip(groups, chosen, strict=True) if one]
+    return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

@@ -398,7 +398,7 @@ class FoldedMoments:
             for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
         ]
         parts = zip(moments, patterns.columns, strict=True)
-        means = [spread(one.means, own, len(self.plan.numbers)) for one, own in parts]
+        means = [spread(one.means, columns, len(self.plan.numbers)) for one, columns in parts]
         others = self.tables.sum(axis=0) - self.tables
         triangles = [upper_triangles(one.covariances) for one in moments]
         return {
@@ -417,11 +417,11 @@ def _sums_of_patterns(
     return tuple(
         ClassSums(
             counts,
-            first[..., own],
-            symmetric(summed["second"][..., triangle], len(own)),
-            offsets[:, own],
+            first[..., columns],
+            symmetric(summed["second"][..., triangle], len(columns)),
+            offsets[:, columns],
         )
-        for counts, first, own, triangle in zip(
+        for counts, first, columns, triangle in zip(
             summed["counts"],
             summed["first"],
             patterns.columns,
@@ -446,8 +446,8 @@ def _joined(
     covariances = np.tile(np.eye(len(names)), (classes, 1, 1))
     for c in np.flatnonzero(np.sum([one.counts for one in totals], axis=0)):
         parts = [
-            PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
-            for own, one, of in zip(patterns.columns, totals, shrunk, strict=True)
+            PartMoments(columns, one.counts[c], of.means[c], of.covariances[c])
+            for columns, one, of in zip(patterns.columns, totals, shrunk, strict=True)
         ]
         means[c], covariances[c] = joint_moments(parts, names, f"class {c} of the target")
     return ClassMoments(means, covariances)

@@ -70,12 +70,12 @@ def _large_folds(rows: ClassedRows, plan: TrainingPlan) -> IntArray:
     """
     folds = rows.folds.copy()
     for c in range(plan.num_classes):
-        own = np.flatnonzero(rows.classes == c)
-        sizes = np.bincount(folds[own], minlength=NUM_FOLDS)
+        of_class = np.flatnonzero(rows.classes == c)
+        sizes = np.bincount(folds[of_class], minlength=NUM_FOLDS)
         small = np.flatnonzero((sizes > 0) & (sizes < plan.min_rows))
         if len(small):
             enough = sizes[small].sum() >= plan.min_rows
-            moved = own[np.isin(folds[own], small)]
+            moved = of_class[np.isin(folds[of_class], small)]
             folds[moved] = small[0] if enough else int(sizes.argmax())
     return folds
 
@@ -142,10 +142,10 @@ def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
     """
     result = np.empty(counts.shape)
     for start, size in zip(starts_of(sizes), sizes, strict=True):
-        own = counts[..., start : start + size]
-        everyone = own.sum(axis=-2, keepdims=True) + SMOOTHING / size
+        counted = counts[..., start : start + size]
+        everyone = counted.sum(axis=-2, keepdims=True) + SMOOTHING / size
         shares = everyone / everyone.sum(axis=-1, keepdims=True)
-        smoothed = own + SMOOTHING * shares
+        smoothed = counted + SMOOTHING * shares
         result[..., start : start + size] = smoothed / smoothed.sum(axis=-1, keepdims=True)
     return result
 

@@ -179,16 +179,16 @@ def _expectation(
     sums: list[FloatArray] = [np.zeros(()) for _ in updates]
     size = max(32, CHUNK // len(layers.nodes))
     for start in range(0, len(values), size):
-        rows, own = values[start : start + size], weights[start : start + size]
+        rows, counted = values[start : start + size], weights[start : start + size]
         densities = layers.upward(layers.leaf_values(rows))
-        impossible = np.flatnonzero((densities[-1] == -np.inf) & (own > 0))
+        impossible = np.flatnonzero((densities[-1] == -np.inf) & (counted > 0))
         if len(impossible):
             raise DataError(
                 f"row {start + impossible[0]} is impossible under the circuit: smooth its leaves, "
                 "or leave the row out"
             )
-        likelihood += float(own @ np.where(own > 0, densities[-1], 0.0))
-        flows, parts = layers.flows(densities, own)
+        likelihood += float(counted @ np.where(counted > 0, densities[-1], 0.0))
+        flows, parts = layers.flows(densities, counted)
         for sum_, part in zip(taken, parts, strict=True):
             sum_ += part
         for k, update in enumerate(updates):

@@ -160,11 +160,11 @@ class Trees:
         totals = np.repeat(np.add.reduceat(cells, first), lengths)
         result = np.zeros(weights.shape)
         for tree in range(self.num_trees):
-            for variable, own in enumerate(codes):
+            for variable, column in enumerate(codes):
                 parent, size = self.parents[tree, variable], self.states[variable]
-                above = codes[parent] if parent >= 0 else np.zeros_like(own)
-                known = (own >= 0) & (above >= 0)
-                places = self.starts[tree, variable] + np.where(known, above * size + own, 0)
+                above = codes[parent] if parent >= 0 else np.zeros_like(column)
+                known = (column >= 0) & (above >= 0)
+                places = self.starts[tree, variable] + np.where(known, above * size + column, 0)
                 counted = np.where(known, np.minimum(weights[:, tree], self.seen[places]), 0.0)
                 result[:, tree] += np.log1p(-counted / cells[places])
                 result[:, tree] -= np.log1p(-counted / totals[places])
@@ -254,11 +254,11 @@ def _tree_cells(layout: StateLayout, parents: IntArray, table: FloatArray) -> Fl
     parts = []
     for own_parents in parents:
         for variable, parent in enumerate(own_parents):
-            own = slice(first[variable], first[variable] + states[variable])
+            span = slice(first[variable], first[variable] + states[variable])
             if parent < 0:
-                parts.append(np.diagonal(table)[own])
+                parts.append(np.diagonal(table)[span])
             else:
-                parts.append(table[first[parent] : first[parent] + states[parent], own].ravel())
+                parts.append(table[first[parent] : first[parent] + states[parent], span].ravel())
     return np.concatenate(parts)
 
 
@@ -347,7 +347,7 @@ def shares(layout: StateLayout, counts: FloatArray) -> FloatArray:
     return result
 
 
-def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> FloatArray:
+def prior_cells(layout: StateLayout, of_class: FloatArray, pooled: FloatArray) -> FloatArray:
     """Return the table towards which trees of a class are shrunk.
 
     A pair of columns is shrunk towards its table in the other classes and towards the product of
@@ -358,7 +358,7 @@ def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> Flo
     Parameters
     ----------
     layout : StateLayout
-    own, pooled : ndarray, shape (total, total)
+    of_class, pooled : ndarray, shape (total, total)
         Counts of pairs of states in the class, and in all classes.
 
     Returns
@@ -366,16 +366,16 @@ def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> Flo
     ndarray, shape (total, total)
         Every pair of variables sums to 1. Positive, but 0 for different states of one variable.
     """
-    others = pooled - own
+    others = pooled - of_class
     states = layout.states[layout.owner]
     columns = _drawn_columns(layout, np.diagonal(others), 1.0 / states)
-    columns = _drawn_columns(layout, np.diagonal(own), columns)
+    columns = _drawn_columns(layout, np.diagonal(of_class), columns)
     apart = _product(layout, columns)
-    strengths = _pair_strengths(layout, own, apart)
-    cells = own + strengths * apart
+    strengths = _pair_strengths(layout, of_class, apart)
+    cells = of_class + strengths * apart
     if others.any():
         elsewhere = shares(layout, others + PRODUCT_OF_STATES * apart)
-        cells += _pair_strengths(layout, own, elsewhere) * elsewhere
+        cells += _pair_strengths(layout, of_class, elsewhere) * elsewhere
     return shares(layout, cells)
 
 
@@ -494,7 +494,7 @@ def shrunk_trees(
     d = len(layout.states)
     share, strength = np.divmod(first_largest(evidence.reshape(-1, d), axis=0), len(given))
     factors = given[strength] * (share == np.arange(len(UNIFORMS))[:, None])  # (shares, d)
-    parts = [added * own[trees.variables] for added, own in zip(priors, factors, strict=True)]
+    parts = [added * factor[trees.variables] for added, factor in zip(priors, factors, strict=True)]
     return replace(trees, added=np.sum(parts, axis=0))
 
 

@@ -123,7 +123,7 @@ class Joints:
         ]
         for most in GROUPS:
             groups = tuple(_merged(domain, column, most) for column in columns)
-            counts = [int(own[-1]) + 1 for own in groups]
+            counts = [int(merged[-1]) + 1 for merged in groups]
             marks = np.array([counts[i] * counts[j] for i, j in alike]) * plan.num_classes
             if marks.sum() <= most_marks:
                 return cls(plan.sizes, groups, tuple(alike))
@@ -135,7 +135,7 @@ class Joints:
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """Number of groups of each variable."""
-        return tuple(int(own[-1]) + 1 for own in self.groups)
+        return tuple(int(merged[-1]) + 1 for merged in self.groups)
 
     @cached_property
     def layout(self) -> StateLayout:
@@ -347,13 +347,13 @@ class TripleTables:
         return self.estimate(variable, parents).table
 
     def _of_one(self, variable: int, parent: int | None = None) -> Estimate:
-        own = self._states(variable)
+        states = self._states(variable)
         if parent is None:
             given: tuple[int, ...] = ()
-            seen = np.diagonal(self.counts)[own]
+            seen = np.diagonal(self.counts)[states]
             priors = [np.full(seen.shape, 1.0 / len(seen))]
         else:
-            seen, given = self.counts[self._states(parent), own], (parent,)
+            seen, given = self.counts[self._states(parent), states], (parent,)
             priors = [self._table(variable)[None], *self._lifted(variable, parent, seen)]
         if self.others is not None:
             priors.append(self.others._table(variable, *given))
@@ -439,9 +439,9 @@ class TripleTables:
                 seen = _summed(given, self.joints.groups[parent], 0)
             evidence, table = 0.0, np.empty_like(seen)
             for group in range(int(groups[-1]) + 1):
-                own = groups == group
-                found = shrunk(seen[..., own], [alone[own] / alone[own].sum()])
-                evidence, table[..., own] = evidence + found.evidence, found.table
+                inside = groups == group
+                found = shrunk(seen[..., inside], [alone[inside] / alone[inside].sum()])
+                evidence, table[..., inside] = evidence + found.evidence, found.table
             self._known[key] = Estimate(evidence, table)
         return self._known[key]
 
@@ -509,9 +509,9 @@ def class_nodes(
         Position of the variable that the trees are to predict. Default: they are a density.
     """
     nodes, everything = [], counts.sum(axis=0)
-    for own in counts:
-        others = TripleTables(joints, everything - own, ordered) if len(counts) > 1 else None
-        tables = TripleTables(joints, own, ordered, others)
+    for of_class in counts:
+        others = TripleTables(joints, everything - of_class, ordered) if len(counts) > 1 else None
+        tables = TripleTables(joints, of_class, ordered, others)
         trees = [grown(tables, root, target) for root in roots(len(columns))]
         leaves = [tree_leaf(tables, members, columns) for members in trees]
         nodes.append(mixed(leaves, np.ones(len(leaves))))
@@ -595,14 +595,14 @@ def tree_leaf(
         # Of the row of each parent's state: the group of the carried variable.
         width = tables.joints.counts[second[variable]]
         states = tables.joints.sizes[given[0]]
-        own = groups[given[0]]
+        carried_group = groups[given[0]]
         if len(given) == 2:
             carried = tables.joints.counts[given[1]]
-            own = np.repeat(own, carried)
+            carried_group = np.repeat(carried_group, carried)
             if second[variable] == given[1]:
-                own = np.tile(np.arange(carried), states)
+                carried_group = np.tile(np.arange(carried), states)
         size = table.shape[-1]
-        both = table[:, :, None] * np.eye(width)[own][:, None]
+        both = table[:, :, None] * np.eye(width)[carried_group][:, None]
         place = hidden[variable]
         parents[place], rows[place] = above, both.reshape(len(table), -1)
         parents[variable], rows[variable] = place, np.repeat(np.eye(size), width, axis=0)

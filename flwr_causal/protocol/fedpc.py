@@ -110,7 +110,7 @@ class FedPCPartyOptions(PartyOptions):
     )
 
 
-def _other_class(sent: Mapping[str, Any], setup: Setup) -> str:
+def _wrong_class(sent: Mapping[str, Any], setup: Setup) -> str:
     """Return whether the class is another column than the target, in words."""
     if sent["within"] not in ("", setup.options.target):
         return f"has the class '{sent['within']}', and the run's target is another column"
@@ -122,7 +122,7 @@ def training_plan(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Traini
 
     The class of the plan is one that all parties know.
     """
-    return _plan(learner, setup.options.within, setup, joint_domain(setup, sent))
+    return _plan_of_setup(learner, setup.options.within, setup, joint_domain(setup, sent))
 
 
 def product_columns(setup: Setup, sent: Mapping[str, Any]) -> StateMarks | ClassColumns:
@@ -134,10 +134,10 @@ def product_columns(setup: Setup, sent: Mapping[str, Any]) -> StateMarks | Class
     options: FedPCPartyOptions = setup.options
     domain = joint_domain(setup, sent)
     if "coordinates" in sent:
-        plan = _plan("class-conditional", options.target, setup, domain)
+        plan = _plan_of_setup("class-conditional", options.target, setup, domain)
         coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
         return ClassColumns(plan, coordinates, options.labelled)
-    plan = _plan("trees", options.within, setup, domain)
+    plan = _plan_of_setup("trees", options.within, setup, domain)
     return StateMarks(plan, Joints.of(domain, plan, options.holders, options.pair_marks))
 
 
@@ -150,13 +150,15 @@ def plan_columns(domain: Domain, columns: StateMarks | ClassColumns) -> PlanColu
     return PlanColumns(json.dumps(meaning), columns.wanted)
 
 
-def _plan(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:
+def _plan_of_setup(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:
     options: FedPCPartyOptions = setup.options
-    return _made(learner, target, options.learners, domain, options.seed, setup.small.minimum)
+    return _cached_plan(
+        learner, target, options.learners, domain, options.seed, setup.small.minimum
+    )
 
 
 @lru_cache(maxsize=8)
-def _made(
+def _cached_plan(
     learner: str, target: str, options: LearnerOptions, domain: Domain, seed: int, min_rows: int
 ) -> TrainingPlan:
     return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
@@ -165,7 +167,7 @@ def _made(
 # -- what contradicts a party's report, or itself --------------------------------------------------
 
 
-def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
+def _wrong_projections(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if projections are of other classes, rows or columns, else ""."""
     joint, target = joint_domain(known.setup, known.sent), str(known.sent["within"])
     classes = int(joint.num_states[joint.index(target)]) if target else 1
@@ -182,7 +184,7 @@ def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
     return ""
 
 
-def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
+def _sums_exchange(learner: str, kind: type[SumsExchange]) -> Exchange:
     """Return the exchange of a training by sums as it is sent: with the variables."""
     declared = kind.exchange()
 
@@ -216,7 +218,7 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
 
 #: The exchanges of the trainings by sums, by learner and name.
 SUMS = {
-    (learner, kind.name): _sums(learner, kind)
+    (learner, kind.name): _sums_exchange(learner, kind)
     for learner in BY_SUMS
     for kind in learner_class(learner).exchanges
 }
@@ -254,8 +256,8 @@ DEPENDENCE = Exchange(
     only=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
     most=1,
     same_parties=True,
-    contradiction=_other_projections,
-    unfitting=_other_class,
+    contradiction=_wrong_projections,
+    unfitting=_wrong_class,
 )
 
 RECALL = Exchange(
@@ -268,7 +270,9 @@ RECALL = Exchange(
 )
 
 
-def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...] = ()) -> Exchange:
+def _query_exchange(
+    name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...] = ()
+) -> Exchange:
     return Exchange(
         name,
         meaning,
@@ -287,29 +291,29 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
 
 
 _COLUMN = Sent("column", "the name of a column")
-DENSITIES = _query(
+DENSITIES = _query_exchange(
     "densities",
     "log densities of the rows of the query",
     Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
 )
-PEAKS = _query(
+PEAKS = _query_exchange(
     "peaks",
     "log densities of the rows' most probable explanations",
     Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
 )
-CLASSES = _query(
+CLASSES = _query_exchange(
     "classes",
     "log densities of the rows with each state of a category",
     Disclosure("densities", "by state and circuit", ("states", "asked", "circuits"), "log-density"),
     sends=(_COLUMN,),
 )
-MOMENTS = _query(
+MOMENTS = _query_exchange(
     "moments",
     "the mean and the mean square of a number given each row",
     Disclosure("moments", "the party's part of both", (2, "asked")),
     sends=(_COLUMN, Sent("flows", "probability of each circuit for each row", ("asked", "*"))),
 )
-FILLED = _query(
+FILLED = _query_exchange(
     "filled",
     "samples, or the most probable values, of what is missing in the rows",
     Disclosure("values", "the filled rows; 0 where no value is known", ("asked", "own")),
@@ -321,7 +325,7 @@ FILLED = _query(
 )
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
+def _policy_of_states(options: Any, policy: Policy) -> Policy:
     """Return the policy by which numbers of more values than bins are no states."""
     return replace(policy, number_states=policy.discretize)
 
@@ -352,6 +356,6 @@ CONTRACT = Contract(
     reports=("sums", "states", "ids"),
     options=FedPCPartyOptions,
     question=PartyOptions,
-    completes=_completed,
+    completes=_policy_of_states,
     trainings=False,
 )

@@ -76,11 +76,11 @@ _CIRCUITS = Disclosure(
 def joint_domain(setup: Setup, sent: Mapping[str, Any]) -> Domain:
     """Return the joint domain: of the message if it has one, else of the agreement."""
     agreed: Domain = setup.options.domain
-    return _domain(str(sent["domain"])) if "domain" in sent else agreed
+    return _domain_of_text(str(sent["domain"])) if "domain" in sent else agreed
 
 
 @lru_cache(maxsize=8)
-def _domain(text: str) -> Domain:
+def _domain_of_text(text: str) -> Domain:
     return Domain.from_plain(json_of(text))
 
 
@@ -104,7 +104,7 @@ def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
     return Domain(tuple(one for one in joint.variables if one.name in held))
 
 
-def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
+def _wrong_clusters(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if the clusters of a party are not of its rows, else ""."""
     sizes, rows = (arrays[name].astype(np.int64) for name in ("sizes", "rows"))
     if (sizes < 1).any() or sizes.sum() != len(rows):
@@ -118,11 +118,11 @@ def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
         return "'classes' does not count the rows of each circuit"
     if "circuits" in arrays:
         groups = np.repeat(known.sent["tasks"] > 0, sizes, axis=0)
-        return _other_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
+        return _wrong_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
     return ""
 
 
-def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
+def _wrong_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
     """Return a complaint if circuits cannot be read, or are not over these columns, else ""."""
     try:
         joint, circuits = joint_domain(known.setup, known.sent), unpacked(arrays["circuits"])
@@ -147,7 +147,7 @@ _LOCAL = Exchange(
         Disclosure("sizes", "number of circuits of each group", ("tasks",), "index"),
     ),
     same_parties=True,
-    contradiction=_other_clusters,
+    contradiction=_wrong_clusters,
     unfitting=other_domain,
 )
 #: What a party also returns, by the weights of combinations of clusters.
@@ -166,7 +166,7 @@ _EVIDENCE = {
 }
 
 
-def _local(weights: str, *, central: bool) -> Exchange:
+def _local_exchange(weights: str, *, central: bool) -> Exchange:
     """Return the exchange of a training in one pass; with the circuits if they are sent."""
     evidence = _EVIDENCE[weights]
     further = (evidence, _CIRCUITS if central else None)
@@ -186,7 +186,7 @@ def _local(weights: str, *, central: bool) -> Exchange:
 
 #: By weights, and by whether the circuits are sent to the server.
 LOCAL = {
-    (weights, central): _local(weights, central=central)
+    (weights, central): _local_exchange(weights, central=central)
     for weights in _EVIDENCE
     for central in (False, True)
 }

@@ -218,7 +218,7 @@ class Circuit(Distribution):
         ConfigError
             If it leaves no variable.
         """
-        row = self._row(evidence)
+        row = self._encoded_row(evidence)
         root, density = conditioned(self.layers, row)
         if np.isneginf(density):
             raise DataError(f"the evidence {dict(evidence)} is impossible under the circuit")

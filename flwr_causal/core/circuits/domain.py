@@ -164,7 +164,9 @@ class Domain:
     variables: tuple[Variable, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", tuple(_checked(one) for one in self.variables))
+        object.__setattr__(
+            self, "variables", tuple(_checked_variable(one) for one in self.variables)
+        )
         distinct_names(self.names)
 
     def __repr__(self) -> str:
@@ -374,7 +376,7 @@ class Domain:
             raise DataError(f"this is no domain ({error}): write it again") from error
 
 
-def _checked(variable: Variable) -> Variable:
+def _checked_variable(variable: Variable) -> Variable:
     """Return a variable with tuples of plain states and edges."""
     name, states, edges, missing_state, inside, whole = variable
     if states is not None and edges is not None:
@@ -529,8 +531,8 @@ def _decoded_interval(
         if variable.inside is not None and len(edges):
             first, last = index == 0, index == len(edges)
             low, high = edges[0], edges[-1] + variable.whole
-            drawn[first] = low - _distances(low - means[0], deviations[0], first.sum(), rng)
-            drawn[last] = high + _distances(means[-1] - high, deviations[-1], last.sum(), rng)
+            drawn[first] = low - _gamma_draws(low - means[0], deviations[0], first.sum(), rng)
+            drawn[last] = high + _gamma_draws(means[-1] - high, deviations[-1], last.sum(), rng)
         if variable.whole:
             drawn = np.rint(drawn)
         # Rounding must not leave the interval.
@@ -542,7 +544,7 @@ def _decoded_interval(
     return np.asarray(numbers)
 
 
-def _distances(mean: float, deviation: float, n: int, rng: np.random.Generator) -> FloatArray:
+def _gamma_draws(mean: float, deviation: float, n: int, rng: np.random.Generator) -> FloatArray:
     """Draw distances of the gamma distribution with this mean and deviation, shape (n,)."""
     if mean <= 0 or deviation <= 0:
         return np.full(n, max(mean, 0.0))

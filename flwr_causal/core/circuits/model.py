@@ -110,7 +110,7 @@ class CircuitModel(Answers):
 
     def classes(self, target: str | None = None) -> NDArray[Any]:
         """Return the labels in the order of :meth:`predict_proba`."""
-        return self.density.classes(self._asked(target))
+        return self.density.classes(self._target_or_default(target))
 
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes).
@@ -122,7 +122,7 @@ class CircuitModel(Answers):
         DataError
             If what is known of a row is impossible.
         """
-        asked = self._asked(target)
+        asked = self._target_or_default(target)
         trained = self.posterior if asked == self.target else None
         posterior = self.density if trained is None else trained
         return posterior.predict_proba(self._frame(data, asked), asked)
@@ -146,7 +146,7 @@ class CircuitModel(Answers):
             If the model has no target and none is given; or for a threshold if there are not two
             classes.
         """
-        asked = self._asked(target)
+        asked = self._target_or_default(target)
         if self.density.is_number(asked):
             return self.density.predict(self._frame(data, asked), asked, threshold)
         cut = self.threshold if threshold is None and asked == self.target else threshold
@@ -214,10 +214,10 @@ class CircuitModel(Answers):
         import pandas as pd
 
         if hasattr(data, "columns"):
-            return self._seen(data, unread)
+            return self._with_known_states(data, unread)
         if isinstance(data, Mapping):
             row = {name: [value] if np.ndim(value) == 0 else value for name, value in data.items()}
-            return self._seen(pd.DataFrame(row), unread)
+            return self._with_known_states(pd.DataFrame(row), unread)
         if isinstance(data, np.ndarray):
             names = self.domain.names
             if data.ndim != 2 or data.shape[1] != len(names):
@@ -225,10 +225,10 @@ class CircuitModel(Answers):
                     f"an array of rows has the shape (rows, {len(names)}), its columns being "
                     f"{', '.join(names)}; got {data.shape}: give a frame where columns are missing"
                 )
-            return self._seen(pd.DataFrame(data, columns=list(names)), unread)
-        return self._seen(joined_tables(list(data), self.row_id), unread)
+            return self._with_known_states(pd.DataFrame(data, columns=list(names)), unread)
+        return self._with_known_states(joined_tables(list(data), self.row_id), unread)
 
-    def _seen(self, frame: Any, unread: str) -> Any:
+    def _with_known_states(self, frame: Any, unread: str) -> Any:
         """Return a frame in which states that no party has are missing, with a warning."""
         frame, replaced = with_forms(frame), {}
         for variable in self.domain.variables:
@@ -246,7 +246,7 @@ class CircuitModel(Answers):
                 )
         return frame.assign(**replaced) if replaced else frame
 
-    def _asked(self, target: str | None) -> str:
+    def _target_or_default(self, target: str | None) -> str:
         asked = target or self.target
         if asked is None:
             raise ConfigError(

@@ -57,7 +57,7 @@ def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
     DataError
         If a party holds no column, or a column has no holder.
     """
-    checked = _checked(presence)
+    checked = _checked_presence(presence)
     members: dict[tuple[int, ...], list[int]] = {}
     for column, holders in enumerate(checked.T):
         members.setdefault(tuple(np.flatnonzero(holders).tolist()), []).append(column)
@@ -70,7 +70,7 @@ def setting_of(presence: ArrayLike) -> Setting:
     Horizontal: every party holds every column, as a single party does. Vertical: every column is
     held by one party. Hybrid: anything else.
     """
-    checked = _checked(presence)
+    checked = _checked_presence(presence)
     if checked.all():
         return "horizontal"
     return "vertical" if (checked.sum(axis=0) == 1).all() else "hybrid"
@@ -148,7 +148,7 @@ def joined_tables(tables: Sequence[pd.DataFrame], row_id: str) -> pd.DataFrame:
     return result.reset_index()[names]
 
 
-def _checked(presence: ArrayLike) -> BoolArray:
+def _checked_presence(presence: ArrayLike) -> BoolArray:
     checked = np.asarray(presence, dtype=bool)
     if checked.ndim != 2 or not checked.size:
         raise DataError(f"a presence matrix is (parties, columns), got the shape {checked.shape}")

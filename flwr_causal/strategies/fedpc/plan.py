@@ -450,10 +450,10 @@ def parts_of_training(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[
     plan : CircuitPlan, optional
         What is trained. Before the parties have agreed all may be that the options leave open.
     """
-    return (*_passes(options, plan), *_learners(options, plan))
+    return (*_parts_of_one_pass(options, plan), *_parts_of_learner(options, plan))
 
 
-def _passes(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[type[Part], ...]:
+def _parts_of_one_pass(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[type[Part], ...]:
     """Return the part of a training in one pass."""
     if options.training not in ("auto", "one-pass") or (plan and plan.training != "one-pass"):
         return ()
@@ -463,7 +463,7 @@ def _passes(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[type[Part]
     return (CountedPass if counted else ClusteredPass,)
 
 
-def _learners(options: FedPCOptions, plan: CircuitPlan | None) -> Iterator[type[Part]]:
+def _parts_of_learner(options: FedPCOptions, plan: CircuitPlan | None) -> Iterator[type[Part]]:
     """Yield the parts of the learner."""
     one_pass = options.training == "one-pass"
     if options.learner == "einsum":

@@ -146,7 +146,7 @@ def train_party(
         )
         place = columns.index(target) if target in columns else None
         if task.clustered or learner is None:
-            made = _circuits(part, rows, split, learner, place, seed)
+            made = _circuits_of_clusters(part, rows, split, learner, place, seed)
         else:
             made = [learner.learn(part, rows, seed)]
         roots = [circuit.root_in(domain) for circuit in made]
@@ -207,12 +207,12 @@ def cluster_labels(
     if classes is not None:
         labels = labels * (int(classes.max()) + 1) + classes
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return _without_small(
+    return _without_small_clusters(
         labels, np.zeros_like(labels) if classes is None else classes, minimum_count
     )
 
 
-def _without_small(labels: IntArray, classes: IntArray, minimum_count: int) -> IntArray:
+def _without_small_clusters(labels: IntArray, classes: IntArray, minimum_count: int) -> IntArray:
     """Return the labels with clusters of too few rows merged into others, without gaps."""
     labels = labels.copy()
     while True:
@@ -228,7 +228,7 @@ def _without_small(labels: IntArray, classes: IntArray, minimum_count: int) -> I
         labels[labels == smallest] = candidates[counts[candidates].argmax()]
 
 
-def _circuits(
+def _circuits_of_clusters(
     domain: Domain,
     values: FloatArray,
     labels: IntArray,
@@ -254,12 +254,12 @@ def cluster_circuits(
     all rows.
     """
     return [
-        _with_empty(domain, values, values[labels == k], learner, seed)
+        _circuit_of_cluster(domain, values, values[labels == k], learner, seed)
         for k in range(int(labels.max()) + 1)
     ]
 
 
-def _with_empty(
+def _circuit_of_cluster(
     domain: Domain, values: FloatArray, cluster: FloatArray, learner: Learner, seed: int
 ) -> Circuit:
     """Return the circuit of a cluster's own rows, of which some numbers may have no value."""
@@ -306,7 +306,7 @@ def elliptical_circuits(
     factors: list[list[Node]] = [list(constant.values()) for _ in range(num_clusters)]
     if len(numbers):
         for nodes, leaf in zip(
-            factors, _elliptical(domain, values, numbers, labels, seed), strict=True
+            factors, _elliptical_leaves(domain, values, numbers, labels, seed), strict=True
         ):
             nodes.append(leaf)
     for column in np.flatnonzero(states):
@@ -342,7 +342,7 @@ def constant_leaves(domain: Domain, values: FloatArray) -> dict[int, Gaussian]:
     return found
 
 
-def _elliptical(
+def _elliptical_leaves(
     domain: Domain,
     values: FloatArray,
     numbers: IntArray,

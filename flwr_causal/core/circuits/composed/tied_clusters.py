@@ -209,8 +209,8 @@ class LatentClasses:
 
     def log_likelihood(self, evidence: Sequence[FloatArray]) -> FloatArray:
         """Log-likelihood of each row, shape (n,); see `fit_latent_classes` for the evidence."""
-        scaled, peaks = _scaled(evidence)
-        classes = self.weights * _in_classes(scaled, self.tables)[1]
+        scaled, peaks = _scaled_likelihoods(evidence)
+        classes = self.weights * _class_likelihoods(scaled, self.tables)[1]
         with np.errstate(divide="ignore"):  # impossible without smoothing
             return np.asarray(np.log(classes.sum(axis=1)) + peaks)
 
@@ -267,14 +267,14 @@ def fit_latent_classes(
             f"latent classes need at least 1 class and 1 start and no negative smoothing, got "
             f"{num_classes}, {restarts} and {smoothing}"
         )
-    scaled, peaks = _scaled(evidence)
+    scaled, peaks = _scaled_likelihoods(evidence)
     rows = np.ones(len(peaks)) if counts is None else np.asarray(counts, dtype=np.float64)
     rng = np.random.default_rng(seed)
     frequencies = [_frequencies(one, rows) for one in scaled]
     found: list[LatentClasses] = []
     for _ in range(restarts):
         start = tuple(rng.dirichlet(np.ones(one.shape[1]), num_classes) for one in scaled)
-        found.append(_em(scaled, peaks, rows, frequencies, start, smoothing, max_steps))
+        found.append(_fit_from(scaled, peaks, rows, frequencies, start, smoothing, max_steps))
     return found[int(first_largest([one.history[-1] for one in found]))]
 
 
@@ -337,7 +337,7 @@ def class_candidates(sizes: Sequence[int]) -> tuple[int, ...]:
     return (*(2**k for k in range(most.bit_length()) if 2**k < most), most)
 
 
-def _em(
+def _fit_from(
     scaled: Sequence[FloatArray],
     peaks: FloatArray,
     rows: FloatArray,
@@ -350,7 +350,7 @@ def _em(
     class_smoothing = CLASS_SMOOTHING if smoothing else 0.0
 
     def expectation(model: LatentClasses, _: int) -> tuple[list[FloatArray], FloatArray]:
-        parts, together = _in_classes(scaled, model.tables)
+        parts, together = _class_likelihoods(scaled, model.tables)
         return parts, model.weights * together
 
     def objective(model: LatentClasses, expected: tuple[list[FloatArray], FloatArray]) -> float:
@@ -390,7 +390,7 @@ def _em(
     return replace(model, history=history)
 
 
-def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
+def _scaled_likelihoods(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
     """Return likelihoods divided by that of each row's best cluster, and the logs of these.
 
     The logs of the divisors are summed over the groups, shape (n,).
@@ -410,7 +410,7 @@ def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArra
     return scaled, peaks
 
 
-def _in_classes(
+def _class_likelihoods(
     scaled: Sequence[FloatArray], tables: Sequence[FloatArray]
 ) -> tuple[list[FloatArray], FloatArray]:
     """Return the likelihood of each row in each class: by group, and of all groups, (n, R) each."""

@@ -129,7 +129,7 @@ class DecisionTree:
         counts = np.bincount(member)
         factors: list[list[Node]] = [[] for _ in nodes]
         for nodes_of_box, leaf in zip(
-            factors, self._classes(domain, values, target, member), strict=True
+            factors, self._class_leaves(domain, values, target, member), strict=True
         ):
             nodes_of_box.append(leaf)
         for j, (column, order) in enumerate(zip(growth.columns, growth.orders, strict=True)):
@@ -170,7 +170,7 @@ class DecisionTree:
         tree.fit(_features(values, columns, orders), labels)
         return TreeGrowth(tree, columns, orders)
 
-    def _classes(
+    def _class_leaves(
         self, domain: Domain, values: FloatArray, target: int, member: IntArray
     ) -> list[Categorical]:
         num_classes = int(domain.num_states[target])

@@ -279,9 +279,9 @@ class RegionNetwork:
         k = parameters["means" if len(self.numbers) else "probabilities"].shape[2]
         size = max(1, PRODUCTS // (self.regions[..., 0].size * k * k))
         parts = [values[at : at + size] for at in range(0, max(len(values), 1), size)]
-        return add(self._counts(parameters, part) for part in parts)
+        return add(self._counts_of_part(parameters, part) for part in parts)
 
-    def _counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
+    def _counts_of_part(self, parameters: Arrays, values: FloatArray) -> Arrays:
         rounded = {name: array.astype(self.precision) for name, array in parameters.items()}
         k, n = rounded["means" if len(self.numbers) else "probabilities"].shape[2], len(values)
         layers = [w.reshape(-1, w.shape[2], k * k) for w in self.layers(rounded["layers"], k)]
@@ -481,7 +481,7 @@ class EinsumScale(SumsExchange):
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum a party's rows, which may have missing values."""
-        values = _enough(values, plan)
+        values = _rows_of_large_classes(values, plan)
         apart = np.nan_to_num(values - asked["origin"])
         columns = np.repeat(np.arange(len(plan.num_states)), plan.num_states)
         states = [s for number in plan.num_states for s in range(number)]
@@ -558,7 +558,7 @@ class EStep(SumsExchange):
             hashed = np.where(np.isnan(values), np.inf, values)
             chosen = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
             values = values[chosen]
-        values = _enough(values, plan)
+        values = _rows_of_large_classes(values, plan)
         network = _network(plan, asked["regions"].astype(np.int64), asked["shift"], asked["scale"])
         counts = network.counts({name: asked[name] for name in PARAMETERS}, values)
         return counts | {"rows": np.array([float(len(values))])}
@@ -581,7 +581,7 @@ class EStep(SumsExchange):
 PARAMETERS = ("means", "variances", "probabilities", "layers", "root")
 
 
-def _enough(values: FloatArray, plan: TrainingPlan) -> FloatArray:
+def _rows_of_large_classes(values: FloatArray, plan: TrainingPlan) -> FloatArray:
     """Return the rows of the classes with at least ``min_rows`` rows."""
     if plan.min_rows == 1:
         return values
@@ -791,9 +791,13 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         regions = random_regions(plan.columns, self.depth, self.replicas, rng, self.image_shape)
         network = _network(plan, regions, shift, scale)
         states, rows = summed["states"], float(summed["rows"][0])
-        return EinsumTrained(plan, network, states, rows, self._drawn(plan, network, states))
+        return EinsumTrained(
+            plan, network, states, rows, self._first_parameters(plan, network, states)
+        )
 
-    def _drawn(self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray) -> Arrays:
+    def _first_parameters(
+        self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray
+    ) -> Arrays:
         """Draw the first parameters, about the distributions of the columns."""
         rng = np.random.default_rng([plan.seed, 1])
         k, replicas = self.sums, network.regions.shape[1]

@@ -148,27 +148,29 @@ class ClassColumns:
         mean, total = pairwise(products[:d, :d], sums[:d, :d], counts[:d, :d])
         means = np.where(known > 0, products[classes, :d] / np.maximum(known, 1), mean)
         about = means - shares @ means
-        within = _positive(total - np.einsum("c,ci,cj->ij", shares, about, about))
+        within = _positive_definite(total - np.einsum("c,ci,cj->ij", shares, about, about))
         shape = plan.num_classes, len(self.labelled)
         of_class = products[d + plan.num_classes :, :d].reshape(*shape, d)
         own_sums = sums[d + plan.num_classes :, :d].reshape(*shape, d)
         number = np.maximum(known, 1)[:, None]
         of_class = of_class / number - own_sums / number * means[:, None]
-        covariances = _chosen(within, of_class, rows, np.array(self.labelled, dtype=np.int64))
+        covariances = _class_covariances(
+            within, of_class, rows, np.array(self.labelled, dtype=np.int64)
+        )
         choice = BlockChoice(np.inf, np.inf, np.zeros(d, dtype=np.int64))
         tables = np.zeros((plan.num_classes, 0))
         moments = ClassMoments(means, covariances)
         return ClassConditionalTrained(plan, rows, self.coordinates, moments, tables, choice)
 
 
-class _Fit(NamedTuple):
+class _FittedCovariances(NamedTuple):
     """Covariances (C, d, d), and the sum over rows of their log determinants."""
 
     covariances: FloatArray
     log_dets: float
 
 
-def _chosen(
+def _class_covariances(
     within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
 ) -> FloatArray:
     """Return the covariance of each class, shape (C, d, d).
@@ -182,24 +184,26 @@ def _chosen(
     rows : ndarray of float64, shape (C,)
     labelled : ndarray of int64, shape (m,)
     """
-    shared, classes, m = _shared(within, rows), int((rows > 0).sum()), len(labelled)
+    shared, classes, m = _shared_covariances(within, rows), int((rows > 0).sum()), len(labelled)
     if classes == 1 or not m:
         return shared.covariances
-    separate = _separate(within, of_class, rows, labelled)
+    separate = _separate_covariances(within, of_class, rows, labelled)
     more = (classes - 1) * (m * (m + 1) / 2 + m * (len(within) - m))
     gain = shared.log_dets - separate.log_dets - more * np.log(rows.sum())
     return separate.covariances if gain > 0 else shared.covariances
 
 
-def _shared(within: FloatArray, rows: FloatArray) -> _Fit:
+def _shared_covariances(within: FloatArray, rows: FloatArray) -> _FittedCovariances:
     """Return one covariance for all classes."""
-    shrunk = _shrunk(within, np.diagonal(within), rows.sum())
-    return _Fit(np.repeat(shrunk[None], len(rows), axis=0), rows.sum() * _log_det(shrunk))
+    shrunk = _shrunk_correlations(within, np.diagonal(within), rows.sum())
+    return _FittedCovariances(
+        np.repeat(shrunk[None], len(rows), axis=0), rows.sum() * _log_det(shrunk)
+    )
 
 
-def _separate(
+def _separate_covariances(
     within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
-) -> _Fit:
+) -> _FittedCovariances:
     """Return covariances of which those of labelled numbers are each class's own.
 
     The shared covariance counts as one row of each class, which may have too few of its own, and is
@@ -211,8 +215,8 @@ def _separate(
     log_dets, present = 0.0, rows > 0
     for c in np.flatnonzero(present):
         block = (rows[c] * of_class[c] + within[labelled]) / (rows[c] + 1.0)
-        block = _shrunk(block, variances, rows[c], labelled)
-        inner = _positive(block[:, labelled])
+        block = _shrunk_correlations(block, variances, rows[c], labelled)
+        inner = _positive_definite(block[:, labelled])
         cross = block[:, others]
         slopes = np.linalg.solve(inner, cross)
         result[c][np.ix_(labelled, labelled)] = inner
@@ -221,14 +225,14 @@ def _separate(
         result[c][np.ix_(others, others)] = cross.T @ slopes
         explained += rows[c] / n * result[c][np.ix_(others, others)]
         log_dets += rows[c] * _log_det(inner)
-    rest = _positive(within[np.ix_(others, others)] - explained)
-    rest = _shrunk(rest, np.diagonal(rest), n)
+    rest = _positive_definite(within[np.ix_(others, others)] - explained)
+    rest = _shrunk_correlations(rest, np.diagonal(rest), n)
     result[:, others[:, None], others] += rest
     result[~present] = within
-    return _Fit(result, log_dets + n * _log_det(rest))
+    return _FittedCovariances(result, log_dets + n * _log_det(rest))
 
 
-def _shrunk(
+def _shrunk_correlations(
     block: FloatArray, variances: FloatArray, n: float, rows: IntArray | None = None
 ) -> FloatArray:
     """Return some rows of a covariance matrix with smaller correlations; default: all rows.
@@ -244,7 +248,7 @@ def _shrunk(
     return np.where(diagonal, block, (1.0 - share) * block)
 
 
-def _positive(matrix: FloatArray) -> FloatArray:
+def _positive_definite(matrix: FloatArray) -> FloatArray:
     """Return a covariance with eigenvalues of at least `FLOOR`; moments may be of other rows."""
     even = (matrix + matrix.T) / 2
     return least_eigenvalue(even, FLOOR) if len(even) else even

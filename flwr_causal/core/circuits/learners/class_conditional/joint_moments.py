@@ -90,9 +90,9 @@ def joint_moments(
     if len(present) == 1:
         return present[0].mean.copy(), present[0].covariance.copy()
     groups, adjacent = known_groups(known)
-    mean, covariance = _start(present, num_columns)
+    mean, covariance = _first_moments(present, num_columns)
     for _ in steps("The fit of moments of columns that no party has together", MAX_STEPS):
-        new_mean, new_covariance = _step(present, mean, covariance)
+        new_mean, new_covariance = _em_step(present, mean, covariance)
         new_covariance = completed(new_covariance, groups, adjacent)
         change = max(
             float(np.abs(new_mean - mean).max()), float(np.abs(new_covariance - covariance).max())
@@ -127,9 +127,10 @@ def completed(
     """
     result = covariance.copy()
     near = [
-        _columns(groups, adjacent[g] & (np.arange(len(groups)) != g)) for g in range(len(groups))
+        _columns_of_groups(groups, adjacent[g] & (np.arange(len(groups)) != g))
+        for g in range(len(groups))
     ]
-    far = [_columns(groups, ~adjacent[g]) for g in range(len(groups))]
+    far = [_columns_of_groups(groups, ~adjacent[g]) for g in range(len(groups))]
     for group, others, unknown in zip(groups, near, far, strict=True):
         if not len(others):
             result[np.ix_(unknown, group)] = 0.0
@@ -149,7 +150,7 @@ def completed(
     return result
 
 
-def _step(
+def _em_step(
     parts: Sequence[PartMoments], mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and covariance of all rows, missing columns regressed on the known ones."""
@@ -171,7 +172,7 @@ def _step(
     return first, (second + second.T) / 2.0
 
 
-def _start(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, FloatArray]:
+def _first_moments(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, FloatArray]:
     """Return the mean and variance of each column over the rows with it; covariances are 0."""
     counts, first, second = (np.zeros(num_columns) for _ in range(3))
     for part in parts:
@@ -190,7 +191,7 @@ def known_groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
     return groups, known[np.ix_(first, first)]
 
 
-def _columns(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
+def _columns_of_groups(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
     """Return the columns of the chosen groups, ascending."""
     parts = [group for group, one in zip(groups, chosen, strict=True) if one]
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

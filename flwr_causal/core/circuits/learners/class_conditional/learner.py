@@ -383,7 +383,7 @@ class FoldedMoments:
         shrinkages = tuple(
             choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
         )
-        moments = _joined(plan, patterns, totals, shrinkages)
+        moments = _moments_of_patterns(plan, patterns, totals, shrinkages)
         return cls(plan, counts, folds, shrinkages, moments, summed["tables"])
 
     @property
@@ -431,7 +431,7 @@ def _sums_of_patterns(
     )
 
 
-def _joined(
+def _moments_of_patterns(
     plan: TrainingPlan,
     patterns: ColumnPatterns,
     totals: Sequence[ClassSums],

@@ -276,7 +276,7 @@ class LeafFit:
             normal, score = next(normals)
             if self.kind == "histogram" or (
                 self.kind == "auto"
-                and (priors.spiked[j] or self._without_one_table(j, mine) > score + MARGIN)
+                and (priors.spiked[j] or self._leave_one_out(j, mine) > score + MARGIN)
             ):
                 leaves.append(Histogram(j, priors.edges[j], masses, priors.tails[j]))
             else:
@@ -307,7 +307,7 @@ class LeafFit:
         scores = (weights * (densities - np.log(spreads))).sum(axis=0)
         return list(zip(normals, scores.tolist(), strict=True))
 
-    def _without_one_table(self, j: int, counts: FloatArray) -> float:
+    def _leave_one_out(self, j: int, counts: FloatArray) -> float:
         """Return the leave-one-out log-likelihood of the histogram of a column; see `_normals`."""
         priors = self.columns
         table = np.maximum(counts - 1.0, 0.0) + self.smoothing * priors.masses[j]

@@ -152,13 +152,13 @@ class PairFeatures:
         ]
         columns, result = self.plan.columns, []
         for logs in self.logs:
-            single = [_rows(np.exp(np.diagonal(logs)[one])) for one in spans]
+            single = [_normalised(np.exp(np.diagonal(logs)[one])) for one in spans]
             group: list[Leaf] = [
                 Categorical(column, table) for column, table in zip(columns, single, strict=True)
             ]
             for i, j in self.pairs.tolist():
                 table = np.exp(logs[spans[i], spans[j]])
-                tables = (_rows(table.sum(axis=1))[None], _rows(table))
+                tables = (_normalised(table.sum(axis=1))[None], _normalised(table))
                 group.append(ChowLiuTree((columns[i], columns[j]), (-1, 0), tables))
             result.append(tuple(group))
         return tuple(result)
@@ -213,7 +213,7 @@ class FoldedRows:
         return result
 
 
-def _rows(table: FloatArray) -> FloatArray:
+def _normalised(table: FloatArray) -> FloatArray:
     """Return a table whose rows are divided by their sums."""
     return np.asarray(table / table.sum(axis=-1, keepdims=True))
 

@@ -80,7 +80,7 @@ class Trees:
         return np.repeat(np.tile(np.arange(len(self.states)), self.num_trees), self.sizes.ravel())
 
     @cached_property
-    def _rows(self) -> tuple[IntArray, IntArray]:
+    def _table_rows(self) -> tuple[IntArray, IntArray]:
         """First cell and number of cells of each row of the tables; a row is normalised."""
         heights = (self.sizes // self.states).ravel()
         lengths = np.repeat(np.tile(self.states, self.num_trees), heights)
@@ -90,7 +90,7 @@ class Trees:
     def log_tables(self) -> FloatArray:
         """Log conditional probabilities of the cells, (T,)."""
         cells = self.seen + self.added
-        first, lengths = self._rows
+        first, lengths = self._table_rows
         return np.asarray(np.log(cells / np.repeat(np.add.reduceat(cells, first), lengths)))
 
     @cached_property
@@ -156,7 +156,7 @@ class Trees:
             How often each row is taken out of its cells of each tree, of which counts are left.
         """
         cells = self.seen + self.added
-        first, lengths = self._rows
+        first, lengths = self._table_rows
         totals = np.repeat(np.add.reduceat(cells, first), lengths)
         result = np.zeros(weights.shape)
         for tree in range(self.num_trees):
@@ -186,7 +186,7 @@ class Trees:
         ndarray, shape (s, d)
             Sum over each variable's tables in all trees.
         """
-        d, (first, _) = len(self.states), self._rows
+        d, (first, _) = len(self.states), self._table_rows
         rows = self.variables[first]
         seen, added = np.add.reduceat(self.seen, first), np.add.reduceat(self.added, first)
         counted = np.flatnonzero(self.seen)  # of the others the logarithm is 0
@@ -368,9 +368,9 @@ def prior_cells(layout: StateLayout, of_class: FloatArray, pooled: FloatArray) -
     """
     others = pooled - of_class
     states = layout.states[layout.owner]
-    columns = _drawn_columns(layout, np.diagonal(others), 1.0 / states)
-    columns = _drawn_columns(layout, np.diagonal(of_class), columns)
-    apart = _product(layout, columns)
+    columns = _shrunk_columns(layout, np.diagonal(others), 1.0 / states)
+    columns = _shrunk_columns(layout, np.diagonal(of_class), columns)
+    apart = _independent_pairs(layout, columns)
     strengths = _pair_strengths(layout, of_class, apart)
     cells = of_class + strengths * apart
     if others.any():
@@ -381,12 +381,12 @@ def prior_cells(layout: StateLayout, of_class: FloatArray, pooled: FloatArray) -
 
 def softened(layout: StateLayout, cells: FloatArray, share: float = UNIFORM) -> FloatArray:
     """Return a table of pairs with a share replaced by the uniform distribution."""
-    uniform = _product(layout, 1.0 / layout.states[layout.owner])
+    uniform = _independent_pairs(layout, 1.0 / layout.states[layout.owner])
     result: FloatArray = (1.0 - share) * cells + share * uniform
     return result
 
 
-def _product(layout: StateLayout, columns: FloatArray) -> FloatArray:
+def _independent_pairs(layout: StateLayout, columns: FloatArray) -> FloatArray:
     """Return the table of pairs of independent columns with given probabilities (total,)."""
     cells = np.outer(columns, columns)
     cells[layout.owner[:, None] == layout.owner] = 0.0
@@ -394,7 +394,7 @@ def _product(layout: StateLayout, columns: FloatArray) -> FloatArray:
     return cells
 
 
-def _drawn_columns(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
+def _shrunk_columns(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
     """Return the probabilities of each column's states, shrunk towards a prior, both (total,)."""
     rows = np.add.reduceat(counts, layout.first)[layout.owner]
     chosen = _strengths(layout.owner, counts, prior, len(layout.first))[layout.owner]

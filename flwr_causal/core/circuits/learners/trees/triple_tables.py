@@ -122,7 +122,7 @@ class Joints:
             if holders[first] == holders[second]
         ]
         for most in GROUPS:
-            groups = tuple(_merged(domain, column, most) for column in columns)
+            groups = tuple(_groups_of_states(domain, column, most) for column in columns)
             counts = [int(merged[-1]) + 1 for merged in groups]
             marks = np.array([counts[i] * counts[j] for i, j in alike]) * plan.num_classes
             if marks.sum() <= most_marks:
@@ -175,7 +175,7 @@ class Joints:
         return result
 
 
-def _merged(domain: Domain, column: int, most: int) -> IntArray:
+def _groups_of_states(domain: Domain, column: int, most: int) -> IntArray:
     """Return the group of each state; of intervals that follow each other, about as many each."""
     variable = domain.variables[column]
     size = variable.num_states
@@ -275,8 +275,8 @@ def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> Floa
     -------
     ndarray, shape (intervals of the parent, intervals)
     """
-    given, spread = _scores(above)[:2]
-    ends = _scores(alone)[2]
+    given, spread = _normal_moments(above)[:2]
+    ends = _normal_moments(alone)[2]
     left = np.sqrt(1.0 - CORRELATIONS**2 * (1.0 - spread[:, None]))[:, :, None]
     middles = (given[:, None] * CORRELATIONS)[:, :, None]
     tables = np.diff(ndtr((ends - middles) / left), axis=2).transpose(1, 0, 2)
@@ -285,7 +285,7 @@ def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> Floa
     return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 
-def _scores(probabilities: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _normal_moments(probabilities: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean and variance of the standard normal in intervals, and the intervals' ends."""
     ends = ndtri(np.clip(np.concatenate(([0.0], np.cumsum(probabilities)[:-1], [1.0])), 0.0, 1.0))
     inner = np.isfinite(ends)
@@ -334,9 +334,9 @@ class TripleTables:
         key = (variable, *parents)
         if key not in self._known:
             if len(parents) == 2:
-                self._known[key] = self._of_two(variable, *parents)
+                self._known[key] = self._given_two(variable, *parents)
             else:
-                self._known[key] = self._of_one(variable, *parents)
+                self._known[key] = self._given_at_most_one(variable, *parents)
         return self._known[key]
 
     def gain(self, variable: int, parents: tuple[int, ...]) -> float:
@@ -346,20 +346,22 @@ class TripleTables:
     def _table(self, variable: int, *parents: int) -> FloatArray:
         return self.estimate(variable, parents).table
 
-    def _of_one(self, variable: int, parent: int | None = None) -> Estimate:
-        states = self._states(variable)
+    def _given_at_most_one(self, variable: int, parent: int | None = None) -> Estimate:
+        states = self._state_span(variable)
         if parent is None:
             given: tuple[int, ...] = ()
             seen = np.diagonal(self.counts)[states]
             priors = [np.full(seen.shape, 1.0 / len(seen))]
         else:
-            seen, given = self.counts[self._states(parent), states], (parent,)
-            priors = [self._table(variable)[None], *self._lifted(variable, parent, seen)]
+            seen, given = self.counts[self._state_span(parent), states], (parent,)
+            priors = [self._table(variable)[None], *self._priors_given_one(variable, parent, seen)]
         if self.others is not None:
             priors.append(self.others._table(variable, *given))
         return shrunk(seen, priors)
 
-    def _lifted(self, variable: int, parent: int, seen: FloatArray) -> Iterator[FloatArray]:
+    def _priors_given_one(
+        self, variable: int, parent: int, seen: FloatArray
+    ) -> Iterator[FloatArray]:
         """Yield what the table given a parent is shrunk to: groups of states, and a normal one."""
         groups, own = self.joints.groups[parent], self.joints.groups[variable]
         alone = self._table(variable)
@@ -376,14 +378,14 @@ class TripleTables:
             normal = normal_table(seen, self._table(parent), alone)
             yield (1.0 - SOFT_NORMAL) * normal + SOFT_NORMAL * alone
 
-    def _of_two(self, variable: int, first: int, second: int) -> Estimate:
+    def _given_two(self, variable: int, first: int, second: int) -> Estimate:
         if first > second:
             turned = self.estimate(variable, (second, first))
             return Estimate(turned.evidence, turned.table.swapaxes(0, 1))
-        seen = self._triple(first, second, variable)
+        seen = self._triple_counts(first, second, variable)
         groups = self.joints.groups[variable]
         alone = _summed(self._table(variable), groups, 0)
-        priors = list(self._priors(seen, alone, first, second))
+        priors = list(self._priors_given_two(seen, alone, first, second))
         if self.others is not None:
             priors.append(_summed(self.others._table(variable, first, second), groups, 2))
         coarse = shrunk(seen, priors)
@@ -391,16 +393,16 @@ class TripleTables:
             return coarse
         within, share = max(
             (
-                (self._within(variable), np.s_[None, None]),
-                (self._within(variable, first), np.s_[:, None]),
-                (self._within(variable, second), np.s_[None]),
+                (self._within_groups(variable), np.s_[None, None]),
+                (self._within_groups(variable, first), np.s_[:, None]),
+                (self._within_groups(variable, second), np.s_[None]),
             ),
             key=lambda one: one[0].evidence,
         )
         table = coarse.table[:, :, groups] * within.table[share]
         return Estimate(coarse.evidence + within.evidence, table)
 
-    def _priors(
+    def _priors_given_two(
         self, seen: FloatArray, alone: FloatArray, first: int, second: int
     ) -> Iterator[FloatArray]:
         """Yield what tables of groups given two variables are shrunk to, (first, second, groups).
@@ -428,14 +430,14 @@ class TripleTables:
                 table = shrunk(merged, [alone]).table[axes[0]][:, axes[1]]
                 yield (1.0 - SOFT) * table + SOFT * alone
 
-    def _within(self, variable: int, *parents: int) -> Estimate:
+    def _within_groups(self, variable: int, *parents: int) -> Estimate:
         """Return the distribution of states within their group, given a parent's group."""
         key = (variable, -1, *parents)
         if key not in self._known:
             groups, alone = self.joints.groups[variable], self._table(variable)
-            seen = np.diagonal(self.counts)[self._states(variable)]
+            seen = np.diagonal(self.counts)[self._state_span(variable)]
             for parent in parents:
-                given = self.counts[self._states(parent), self._states(variable)]
+                given = self.counts[self._state_span(parent), self._state_span(variable)]
                 seen = _summed(given, self.joints.groups[parent], 0)
             evidence, table = 0.0, np.empty_like(seen)
             for group in range(int(groups[-1]) + 1):
@@ -445,7 +447,7 @@ class TripleTables:
             self._known[key] = Estimate(evidence, table)
         return self._known[key]
 
-    def _triple(self, first: int, second: int, third: int) -> FloatArray:
+    def _triple_counts(self, first: int, second: int, third: int) -> FloatArray:
         """Return how many rows have each triple of groups; fitted, where nobody counts them."""
         names = (first, second, third)
         for place in range(3):
@@ -455,20 +457,25 @@ class TripleTables:
                 continue
             single, shape = names[place], tuple(self.joints.counts[one] for one in pair)
             marks = slice(start, start + shape[0] * shape[1])
-            counts = self.counts[marks, self._states(single)].reshape(*shape, -1)
+            counts = self.counts[marks, self._state_span(single)].reshape(*shape, -1)
             counts = _summed(counts, self.joints.groups[single], 2)
             order = (*pair, single)
             return np.asarray(counts.transpose([order.index(one) for one in names]))
         return fitted(
-            self._pair(first, second), self._pair(first, third), self._pair(second, third)
+            self._pair_counts(first, second),
+            self._pair_counts(first, third),
+            self._pair_counts(second, third),
         )
 
-    def _pair(self, first: int, second: int) -> FloatArray:
+    def _pair_counts(self, first: int, second: int) -> FloatArray:
         """Return how many rows have each pair of groups."""
-        groups, counts = self.joints.groups, self.counts[self._states(first), self._states(second)]
+        groups, counts = (
+            self.joints.groups,
+            self.counts[self._state_span(first), self._state_span(second)],
+        )
         return _summed(_summed(counts, groups[first], 0), groups[second], 1)
 
-    def _states(self, variable: int) -> slice:
+    def _state_span(self, variable: int) -> slice:
         first = int(self._layout.first[variable])
         return slice(first, first + self.joints.sizes[variable])
 

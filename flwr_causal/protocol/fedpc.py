@@ -111,7 +111,7 @@ class FedPCPartyOptions(PartyOptions):
 
 
 def _wrong_class(sent: Mapping[str, Any], setup: Setup) -> str:
-    """Return whether the class is another column than the target, in words."""
+    """Return a complaint if the class is another column than the target, else ""."""
     if sent["within"] not in ("", setup.options.target):
         return f"has the class '{sent['within']}', and the run's target is another column"
     return other_domain(sent, setup)

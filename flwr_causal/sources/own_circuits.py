@@ -1,4 +1,4 @@
-"""Circuits of the parties' own, in one exchange: Algorithm 1 of Seng et al. (2025), both sides.
+"""Circuits that each party trains on its rows, in one exchange: Algorithm 1 of Seng et al. (2025).
 
 The server names groups of columns (lines 3-7), each party trains circuits on its rows of them (line
 14) and sends how many rows each has. The circuits stay with the party, or are sent to the server.
@@ -85,7 +85,7 @@ def _domain_of_text(text: str) -> Domain:
 
 
 def other_domain(sent: Mapping[str, Any], setup: Setup) -> str:
-    """Return whether variables are not the agreed ones, cut into so many intervals, in words."""
+    """Return a complaint if variables are not the agreed ones, or have more cut points, else ""."""
     if "domain" not in sent:
         return ""
     joint, agreed = joint_domain(setup, sent), setup.options.domain
@@ -200,7 +200,7 @@ LOCAL_OF = {one.name: key for key, one in LOCAL.items()}
 
 @dataclass(frozen=True, eq=False)
 class LocalCircuits:
-    """What the parties have sent of circuits of their own.
+    """The parties' replies on the circuits that they trained.
 
     Parameters
     ----------

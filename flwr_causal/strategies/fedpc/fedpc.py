@@ -208,7 +208,7 @@ class FedPC(CausalStrategy):
         )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
-        """Train a circuit over the parties' columns, by what these make of the options.
+        """Train a circuit over the parties' columns; `plan_of` chooses the training.
 
         Yields
         ------
@@ -318,7 +318,7 @@ def _result(
     model: CircuitModel | None = None,
     reason: str = "",
 ) -> Result:
-    """Return the circuit, and what the user should know."""
+    """Return the circuit with the warnings of its training."""
     alike = [
         f"columns {one!r} and {other!r} are taken for two, and no party has both: give them "
         "one name if they are the same"

@@ -53,7 +53,7 @@ MOST_BYTES = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What the choice depends on.
+    """The facts by which a row of the table is chosen.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Facts:
 
 
 class Row(NamedTuple):
-    """What is trained, where.
+    """A row of the table: a training, and the facts for which it is taken.
 
     Parameters
     ----------

@@ -419,7 +419,7 @@ class RegionNetwork:
                     factors.append(Gaussian(j, mean, math.sqrt(variances[place]) * self.scale[j]))
             return joined(factors) if factors else None
 
-        def sums(weights: FloatArray, left: Sums, right: Sums) -> Sums:
+        def region_sums(weights: FloatArray, left: RegionNodes, right: RegionNodes) -> RegionNodes:
             pairs = [[one for one in (a, b) if one is not None] for a in left for b in right]
             if not pairs[0]:
                 return [None] * len(weights)
@@ -429,10 +429,12 @@ class RegionNetwork:
         tops = []
         for r in range(self.regions.shape[1]):
             columns = [[j for j in region if j >= 0] for region in self.regions[:, r].tolist()]
-            level: list[Sums] = [[unit(region, r, u) for u in range(k)] for region in columns]
+            level: list[RegionNodes] = [
+                [unit(region, r, u) for u in range(k)] for region in columns
+            ]
             for layer in self.layers(weights, k):
                 half = len(layer)
-                level = [sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
+                level = [region_sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
             tops.append([one for one in level[0] if one is not None])
         children: list[Node] = [top[c] for c in range(len(root)) for top in tops]
         if self.target is not None:
@@ -444,7 +446,8 @@ class RegionNetwork:
         return Sum(children, _summing_to_one(root.ravel()))
 
 
-Sums = list[Node | None]
+#: The sums, or units, of a region; None where it has no column.
+RegionNodes = list[Node | None]
 
 
 def _by_category(states: FloatArray, first: IntArray) -> FloatArray:
@@ -573,7 +576,7 @@ class EStep(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether more rows are counted than there are."""
+        """Yield a complaint if more rows are counted than there are."""
         if sums["rows"][0] > rows:
             yield f"its sums count {sums['rows'][0]:g} rows, but the party reported {rows}"
 

@@ -371,7 +371,7 @@ class RowFeatures(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadChoice:
-    """What held-out rows say of circuit and head.
+    """Errors and log losses of circuit and head on held-out rows, and the choice between them.
 
     Parameters
     ----------
@@ -472,7 +472,7 @@ class ThresholdExchange(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether the counts contradict the party's rows."""
+        """Yield a complaint if the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
 
 
@@ -525,7 +525,7 @@ class ChoiceExchange(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether the counts contradict the party's rows."""
+        """Yield a complaint if the counts contradict the party's rows."""
         yield from miscounted(sums["errors"], plan, rows)
         # The class of a wrong prediction has at most half of the probability.
         wrong = np.array([sums["errors"][1].sum(), sums["errors"][:, 1].sum()])

@@ -222,7 +222,7 @@ class SumsExchange(ABC):
 
     @classmethod
     def unfitting(cls, plan: TrainingPlan, asked: Arrays) -> str:
-        """Return how a request is not what the options determine, in words; "" if it is."""
+        """Return what in a request contradicts the options, in words; "" if nothing does."""
         return ""
 
     @classmethod
@@ -276,7 +276,7 @@ class SumsExchange(ABC):
 
 
 def miscounted(counts: FloatArray, plan: TrainingPlan, rows: int, folds: int = 1) -> Iterator[str]:
-    """Yield whether numbers of rows contradict the number that the party has reported.
+    """Yield a complaint if counts contradict the number of rows that the party has reported.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def miscounted(counts: FloatArray, plan: TrainingPlan, rows: int, folds: int = 1
 
 
 def impossible(counts: FloatArray, first: FloatArray, squares: FloatArray) -> Iterator[str]:
-    """Yield whether sums are larger than sums of squares allow (Cauchy and Schwarz).
+    """Yield a complaint if sums are larger than sums of squares allow (Cauchy and Schwarz).
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class Trained(ABC):
         """Return the circuit, and the posterior that predicts the class."""
 
     def warnings(self, model: CircuitModel) -> tuple[str, ...]:
-        """Return what does not fit the rows in the circuit that `model` returned."""
+        """Return warnings where the circuit of `model` misses the distribution of the rows."""
         return ()
 
 

@@ -405,7 +405,7 @@ class TreeProducts(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether a component counts more rows than there are."""
+        """Yield a complaint if a component counts more rows than there are."""
         most = np.minimum(sums["counts"][:, :1], rows)
         if (sums["counts"] > (1.0 + ROUNDING) * most).any():
             yield f"a component counts more rows than there are, the party reported {rows}"
@@ -594,7 +594,7 @@ class Odds(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether the counts contradict the party's rows."""
+        """Yield a complaint if the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
 
 

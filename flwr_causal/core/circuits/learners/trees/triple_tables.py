@@ -362,7 +362,7 @@ class TripleTables:
     def _priors_given_one(
         self, variable: int, parent: int, seen: FloatArray
     ) -> Iterator[FloatArray]:
-        """Yield what the table given a parent is shrunk to: groups of states, and a normal one."""
+        """Yield priors of the table given a parent: of merged states, and of normal scores."""
         groups, own = self.joints.groups[parent], self.joints.groups[variable]
         alone = self._table(variable)
         for wide in (1, 2):
@@ -405,7 +405,7 @@ class TripleTables:
     def _priors_given_two(
         self, seen: FloatArray, alone: FloatArray, first: int, second: int
     ) -> Iterator[FloatArray]:
-        """Yield what tables of groups given two variables are shrunk to, (first, second, groups).
+        """Yield priors of the table of groups given two variables, (first, second, groups).
 
         Parameters
         ----------
@@ -566,7 +566,7 @@ def grown(tables: TripleTables, root: int, target: int | None = None) -> list[Me
 def _choices(
     tables: TripleTables, newest: Member, waiting: set[int], target: int | None
 ) -> Iterator[tuple[float, int, tuple[int, ...]]]:
-    """Yield what can depend on a new variable of a tree: minus the gain, the variable, parents."""
+    """Yield candidates for the next variable of a tree: minus the gain, the variable, parents."""
     variable, parents = newest
     alone = [(variable,)] if target in (None, variable) else []
     second = parents if target is None else set(parents) & {target}

@@ -151,7 +151,7 @@ class FedPCClient(ColumnsClient):
             minimum_count=self._minimum_count,
             seed=options.seed,
         )
-        return reply | self._store_or_send(circuits, domain, central=central)
+        return reply | self._store(circuits, domain, central=central)
 
     @step(ONE_PASS)
     def cluster_learner(self) -> Learner | None:
@@ -271,9 +271,7 @@ class FedPCClient(ColumnsClient):
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
 
-    def _store_or_send(
-        self, circuits: Sequence[Circuit], domain: Domain, *, central: bool
-    ) -> Arrays:
+    def _store(self, circuits: Sequence[Circuit], domain: Domain, *, central: bool) -> Arrays:
         """Store circuits for queries; return them where they are sent to the server."""
         data = packed(circuits, domain)
         if self._model_path:

@@ -152,13 +152,11 @@ def plan_columns(domain: Domain, columns: StateMarks | ClassColumns) -> PlanColu
 
 def _plan_of_setup(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:
     options: FedPCPartyOptions = setup.options
-    return _cached_plan(
-        learner, target, options.learners, domain, options.seed, setup.small.minimum
-    )
+    return _plan_of(learner, target, options.learners, domain, options.seed, setup.small.minimum)
 
 
 @lru_cache(maxsize=8)
-def _cached_plan(
+def _plan_of(
     learner: str, target: str, options: LearnerOptions, domain: Domain, seed: int, min_rows: int
 ) -> TrainingPlan:
     return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
@@ -270,9 +268,7 @@ RECALL = Exchange(
 )
 
 
-def _query_exchange(
-    name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...] = ()
-) -> Exchange:
+def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...] = ()) -> Exchange:
     return Exchange(
         name,
         meaning,
@@ -291,29 +287,29 @@ def _query_exchange(
 
 
 _COLUMN = Sent("column", "the name of a column")
-DENSITIES = _query_exchange(
+DENSITIES = _query(
     "densities",
     "log densities of the rows of the query",
     Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
 )
-PEAKS = _query_exchange(
+PEAKS = _query(
     "peaks",
     "log densities of the rows' most probable explanations",
     Disclosure("densities", "by circuit", (1, "asked", "circuits"), "log-density"),
 )
-CLASSES = _query_exchange(
+CLASSES = _query(
     "classes",
     "log densities of the rows with each state of a category",
     Disclosure("densities", "by state and circuit", ("states", "asked", "circuits"), "log-density"),
     sends=(_COLUMN,),
 )
-MOMENTS = _query_exchange(
+MOMENTS = _query(
     "moments",
     "the mean and the mean square of a number given each row",
     Disclosure("moments", "the party's part of both", (2, "asked")),
     sends=(_COLUMN, Sent("flows", "probability of each circuit for each row", ("asked", "*"))),
 )
-FILLED = _query_exchange(
+FILLED = _query(
     "filled",
     "samples, or the most probable values, of what is missing in the rows",
     Disclosure("values", "the filled rows; 0 where no value is known", ("asked", "own")),

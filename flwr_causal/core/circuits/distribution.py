@@ -256,7 +256,7 @@ class Distribution(SingleThreaded, ABC):
             for name in self.names:
                 if name in data.columns:
                     column = self.domain.index(name)
-                    filled[name] = _with_given_values(filled[name], data[name], values[:, column])
+                    filled[name] = _with_given(filled[name], data[name], values[:, column])
         return filled
 
     def sample(self, n: int, seed: int | None = None, given: Any = None) -> pd.DataFrame:
@@ -328,9 +328,7 @@ class Distribution(SingleThreaded, ABC):
         return np.asarray(self.encode(frame)[0])
 
 
-def _with_given_values(
-    filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray
-) -> NDArray[Any]:
+def _with_given(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> NDArray[Any]:
     """Return a filled column with the given values in their original form."""
     there = given.notna().to_numpy() & ~np.isnan(values)
     result = filled.to_numpy(copy=True)

@@ -164,9 +164,7 @@ class Domain:
     variables: tuple[Variable, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "variables", tuple(_checked_variable(one) for one in self.variables)
-        )
+        object.__setattr__(self, "variables", tuple(_checked(one) for one in self.variables))
         distinct_names(self.names)
 
     def __repr__(self) -> str:
@@ -376,7 +374,7 @@ class Domain:
             raise DataError(f"this is no domain ({error}): write it again") from error
 
 
-def _checked_variable(variable: Variable) -> Variable:
+def _checked(variable: Variable) -> Variable:
     """Return a variable with tuples of plain states and edges."""
     name, states, edges, missing_state, inside, whole = variable
     if states is not None and edges is not None:
@@ -396,10 +394,7 @@ def _checked_variable(variable: Variable) -> Variable:
         if edges is None or len(inside) != len(edges) + 1:
             raise DataError(f"variable {name!r}: give mean and deviation of each interval")
         bounds = zip((-math.inf, *edges), inside, (*edges, math.inf), strict=True)
-        if not all(
-            low < mean <= high and 0 <= deviation < math.inf
-            for low, (mean, deviation), high in bounds
-        ):
+        if not all(low < mean <= high and 0 <= sd < math.inf for low, (mean, sd), high in bounds):
             raise DataError(
                 f"variable {name!r}: means must lie in their intervals and deviations be finite, "
                 f"got {inside}"

@@ -134,7 +134,7 @@ def _read_leaves(kind: str, count: int, arrays: Arrays) -> Iterator[Leaf]:
         if key.startswith(f"{kind}.") and key.endswith(".shapes"):
             name = key.removeprefix(f"{kind}.").removesuffix(".shapes")
             shapes = np.broadcast_to(arrays[key], (count, arrays[key].shape[1]))
-            parameters[name] = _split_into_shapes(arrays[f"{kind}.{name}"], shapes.tolist())
+            parameters[name] = _reshaped(arrays[f"{kind}.{name}"], shapes.tolist())
     for scope, _ in zip(scopes, range(count), strict=True):
         values = {name: next(parts) for name, parts in parameters.items()}
         yield KINDS[kind].from_arrays(scope.tolist(), values)
@@ -150,9 +150,7 @@ def _split(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:
         start += size
 
 
-def _split_into_shapes(
-    flat: NDArray[Any], shapes: Sequence[Sequence[int]]
-) -> Iterator[NDArray[Any]]:
+def _reshaped(flat: NDArray[Any], shapes: Sequence[Sequence[int]]) -> Iterator[NDArray[Any]]:
     # Whole numbers of Python's do not overflow.
     sizes = [math.prod(shape) for shape in shapes]
     for part, shape in zip(_split(flat, sizes), shapes, strict=True):

@@ -313,20 +313,18 @@ def choose_num_classes(
     scores = []
     for num_classes in candidates:
         score = 0.0
-        for held_out in held:
-            kept, judged = np.flatnonzero(rows > held_out), np.flatnonzero(held_out)
+        for fold in held:
+            kept, judged = np.flatnonzero(rows > fold), np.flatnonzero(fold)
             if not len(kept) or not len(judged):
                 continue
             model = fit_latent_classes(
                 [one[kept] for one in evidence],
                 num_classes,
-                counts=(rows - held_out)[kept],
+                counts=(rows - fold)[kept],
                 restarts=1,
                 seed=seed,
             )
-            score += float(
-                held_out[judged] @ model.log_likelihood([one[judged] for one in evidence])
-            )
+            score += float(fold[judged] @ model.log_likelihood([one[judged] for one in evidence]))
         scores.append(score)
     return candidates[int(first_largest(scores))]
 
@@ -358,8 +356,8 @@ def _fit_from(
         value += class_smoothing * float(np.log(np.maximum(model.weights, 1e-300)).sum())
         if smoothing:
             value += smoothing * sum(
-                float((np.log(table) @ shares).sum())
-                for table, shares in zip(model.tables, frequencies, strict=True)
+                float((np.log(table) @ freq).sum())
+                for table, freq in zip(model.tables, frequencies, strict=True)
             )
         return value
 
@@ -370,10 +368,8 @@ def _fit_from(
         posterior = joint * (rows / joint.sum(axis=1))[:, None]
         weights = posterior.sum(axis=0) + class_smoothing
         expected_tables = [
-            table * (_ratio(posterior, part).T @ one) + smoothing * shares
-            for table, part, one, shares in zip(
-                model.tables, parts, scaled, frequencies, strict=True
-            )
+            table * (_ratio(posterior, part).T @ one) + smoothing * freq
+            for table, part, one, freq in zip(model.tables, parts, scaled, frequencies, strict=True)
         ]
         tables = tuple(map(_normalised, expected_tables, model.tables))
         return LatentClasses(weights / weights.sum(), tables)

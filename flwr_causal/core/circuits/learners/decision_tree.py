@@ -128,10 +128,8 @@ class DecisionTree:
         nodes, member = np.unique(box, return_inverse=True)
         counts = np.bincount(member)
         factors: list[list[Node]] = [[] for _ in nodes]
-        for nodes_of_box, leaf in zip(
-            factors, self._class_leaves(domain, values, target, member), strict=True
-        ):
-            nodes_of_box.append(leaf)
+        for one, leaf in zip(factors, self._classes(domain, values, target, member), strict=True):
+            one.append(leaf)
         for j, (column, order) in enumerate(zip(growth.columns, growth.orders, strict=True)):
             cuts, boxes = _boxes(growth.tree.tree_, j, nodes)
             if order is None:
@@ -142,9 +140,9 @@ class DecisionTree:
                 made = state_leaves(
                     column, values[:, column], member, cuts, boxes, order, self.smoothing
                 )
-            for nodes_of_box, leaf in zip(factors, made, strict=True):
-                nodes_of_box.append(leaf)
-        return Circuit(domain, mixed([joined(nodes_of_box) for nodes_of_box in factors], counts))
+            for one, leaf in zip(factors, made, strict=True):
+                one.append(leaf)
+        return Circuit(domain, mixed([joined(one) for one in factors], counts))
 
     def grow(self, domain: Domain, values: FloatArray, seed: int = 0) -> TreeGrowth:
         """Return the tree; arguments and errors as of :meth:`learn`."""
@@ -170,7 +168,7 @@ class DecisionTree:
         tree.fit(_features(values, columns, orders), labels)
         return TreeGrowth(tree, columns, orders)
 
-    def _class_leaves(
+    def _classes(
         self, domain: Domain, values: FloatArray, target: int, member: IntArray
     ) -> list[Categorical]:
         num_classes = int(domain.num_states[target])

@@ -326,17 +326,12 @@ class RegionNetwork:
         }
         return {name: array.astype(np.float64) for name, array in found.items()}
 
-    def _factors(self, parameters: Mapping[str, FloatArray]) -> FloatArray:
+    def _factors(self, given: Mapping[str, FloatArray]) -> FloatArray:
         """Return the factors of the statistics by leaf region, (G R, most, K)."""
-        means, variances = parameters["means"], parameters["variances"]
+        means, variances = given["means"], given["variances"]
         constants = -0.5 * (means * means / variances + np.log(variances * (2.0 * np.pi)))
         constants = constants - np.log(self.scale[self.numbers])[:, None, None].astype(means.dtype)
-        factors = [
-            constants,
-            means / variances,
-            -0.5 / variances,
-            np.log(parameters["probabilities"]),
-        ]
+        factors = [constants, means / variances, -0.5 / variances, np.log(given["probabilities"])]
         return self.by_region(np.concatenate(factors))
 
     def expected(self, parameters: Arrays) -> Arrays:
@@ -419,7 +414,7 @@ class RegionNetwork:
                     factors.append(Gaussian(j, mean, math.sqrt(variances[place]) * self.scale[j]))
             return joined(factors) if factors else None
 
-        def region_sums(weights: FloatArray, left: RegionNodes, right: RegionNodes) -> RegionNodes:
+        def region_sums(weights: FloatArray, left: Nodes, right: Nodes) -> Nodes:
             pairs = [[one for one in (a, b) if one is not None] for a in left for b in right]
             if not pairs[0]:
                 return [None] * len(weights)
@@ -429,9 +424,7 @@ class RegionNetwork:
         tops = []
         for r in range(self.regions.shape[1]):
             columns = [[j for j in region if j >= 0] for region in self.regions[:, r].tolist()]
-            level: list[RegionNodes] = [
-                [unit(region, r, u) for u in range(k)] for region in columns
-            ]
+            level: list[Nodes] = [[unit(region, r, u) for u in range(k)] for region in columns]
             for layer in self.layers(weights, k):
                 half = len(layer)
                 level = [region_sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
@@ -447,7 +440,7 @@ class RegionNetwork:
 
 
 #: The sums, or units, of a region; None where it has no column.
-RegionNodes = list[Node | None]
+Nodes = list[Node | None]
 
 
 def _by_category(states: FloatArray, first: IntArray) -> FloatArray:
@@ -641,13 +634,9 @@ class EinsumTrained(Trained):
             return self
         options: EinsumNetwork = self.plan.learner
         prior = options.smoothing / self.rows
-        parameters = self.network.stepped(
-            self.parameters, counts, rows, step, prior, options.variances
-        )
+        made = self.network.stepped(self.parameters, counts, rows, step, prior, options.variances)
         likelihood = float(counts["log_densities"][0]) / rows
-        return replace(
-            self, parameters=parameters, log_likelihoods=(*self.log_likelihoods, likelihood)
-        )
+        return replace(self, parameters=made, log_likelihoods=(*self.log_likelihoods, likelihood))
 
     def with_class_shares(self) -> EinsumTrained:
         """Return the circuit with the classes' shares of all rows, which batches approach."""
@@ -794,13 +783,9 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         regions = random_regions(plan.columns, self.depth, self.replicas, rng, self.image_shape)
         network = _network(plan, regions, shift, scale)
         states, rows = summed["states"], float(summed["rows"][0])
-        return EinsumTrained(
-            plan, network, states, rows, self._first_parameters(plan, network, states)
-        )
+        return EinsumTrained(plan, network, states, rows, self._draw(plan, network, states))
 
-    def _first_parameters(
-        self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray
-    ) -> Arrays:
+    def _draw(self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray) -> Arrays:
         """Draw the first parameters, about the distributions of the columns."""
         rng = np.random.default_rng([plan.seed, 1])
         k, replicas = self.sums, network.regions.shape[1]

@@ -154,23 +154,21 @@ class ClassColumns:
         own_sums = sums[d + plan.num_classes :, :d].reshape(*shape, d)
         number = np.maximum(known, 1)[:, None]
         of_class = of_class / number - own_sums / number * means[:, None]
-        covariances = _class_covariances(
-            within, of_class, rows, np.array(self.labelled, dtype=np.int64)
-        )
+        covariances = _covariances(within, of_class, rows, np.array(self.labelled, dtype=np.int64))
         choice = BlockChoice(np.inf, np.inf, np.zeros(d, dtype=np.int64))
         tables = np.zeros((plan.num_classes, 0))
         moments = ClassMoments(means, covariances)
         return ClassConditionalTrained(plan, rows, self.coordinates, moments, tables, choice)
 
 
-class _FittedCovariances(NamedTuple):
+class _Fit(NamedTuple):
     """Covariances (C, d, d), and the sum over rows of their log determinants."""
 
     covariances: FloatArray
     log_dets: float
 
 
-def _class_covariances(
+def _covariances(
     within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
 ) -> FloatArray:
     """Return the covariance of each class, shape (C, d, d).
@@ -184,26 +182,24 @@ def _class_covariances(
     rows : ndarray of float64, shape (C,)
     labelled : ndarray of int64, shape (m,)
     """
-    shared, classes, m = _shared_covariances(within, rows), int((rows > 0).sum()), len(labelled)
+    shared, classes, m = _shared(within, rows), int((rows > 0).sum()), len(labelled)
     if classes == 1 or not m:
         return shared.covariances
-    separate = _separate_covariances(within, of_class, rows, labelled)
+    separate = _separate(within, of_class, rows, labelled)
     more = (classes - 1) * (m * (m + 1) / 2 + m * (len(within) - m))
     gain = shared.log_dets - separate.log_dets - more * np.log(rows.sum())
     return separate.covariances if gain > 0 else shared.covariances
 
 
-def _shared_covariances(within: FloatArray, rows: FloatArray) -> _FittedCovariances:
+def _shared(within: FloatArray, rows: FloatArray) -> _Fit:
     """Return one covariance for all classes."""
-    shrunk = _shrunk_correlations(within, np.diagonal(within), rows.sum())
-    return _FittedCovariances(
-        np.repeat(shrunk[None], len(rows), axis=0), rows.sum() * _log_det(shrunk)
-    )
+    shrunk = _shrunk(within, np.diagonal(within), rows.sum())
+    return _Fit(np.repeat(shrunk[None], len(rows), axis=0), rows.sum() * _log_det(shrunk))
 
 
-def _separate_covariances(
+def _separate(
     within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
-) -> _FittedCovariances:
+) -> _Fit:
     """Return covariances of which those of labelled numbers are each class's own.
 
     The shared covariance counts as one row of each class, which may have too few of its own, and is
@@ -215,7 +211,7 @@ def _separate_covariances(
     log_dets, present = 0.0, rows > 0
     for c in np.flatnonzero(present):
         block = (rows[c] * of_class[c] + within[labelled]) / (rows[c] + 1.0)
-        block = _shrunk_correlations(block, variances, rows[c], labelled)
+        block = _shrunk(block, variances, rows[c], labelled)
         inner = _positive_definite(block[:, labelled])
         cross = block[:, others]
         slopes = np.linalg.solve(inner, cross)
@@ -226,13 +222,13 @@ def _separate_covariances(
         explained += rows[c] / n * result[c][np.ix_(others, others)]
         log_dets += rows[c] * _log_det(inner)
     rest = _positive_definite(within[np.ix_(others, others)] - explained)
-    rest = _shrunk_correlations(rest, np.diagonal(rest), n)
+    rest = _shrunk(rest, np.diagonal(rest), n)
     result[:, others[:, None], others] += rest
     result[~present] = within
-    return _FittedCovariances(result, log_dets + n * _log_det(rest))
+    return _Fit(result, log_dets + n * _log_det(rest))
 
 
-def _shrunk_correlations(
+def _shrunk(
     block: FloatArray, variances: FloatArray, n: float, rows: IntArray | None = None
 ) -> FloatArray:
     """Return some rows of a covariance matrix with smaller correlations; default: all rows.

@@ -127,10 +127,9 @@ def completed(
     """
     result = covariance.copy()
     near = [
-        _columns_of_groups(groups, adjacent[g] & (np.arange(len(groups)) != g))
-        for g in range(len(groups))
+        _columns_in(groups, adjacent[g] & (np.arange(len(groups)) != g)) for g in range(len(groups))
     ]
-    far = [_columns_of_groups(groups, ~adjacent[g]) for g in range(len(groups))]
+    far = [_columns_in(groups, ~adjacent[g]) for g in range(len(groups))]
     for group, others, unknown in zip(groups, near, far, strict=True):
         if not len(others):
             result[np.ix_(unknown, group)] = 0.0
@@ -191,7 +190,7 @@ def known_groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
     return groups, known[np.ix_(first, first)]
 
 
-def _columns_of_groups(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
+def _columns_in(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
     """Return the columns of the chosen groups, ascending."""
     parts = [group for group, one in zip(groups, chosen, strict=True) if one]
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

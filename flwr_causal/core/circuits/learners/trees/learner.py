@@ -254,10 +254,8 @@ def chosen_pairs(layout: StateLayout, counts: FloatArray, most: int) -> IntArray
     if len(left) > most:
         pooled = counts.sum(axis=0)
         prior = softened(layout, prior_cells(layout, pooled, pooled))
-        rows = np.array(
-            [np.trace(of_class[: layout.states[0], : layout.states[0]]) for of_class in counts]
-        )
-        shared = np.stack([mutual_information(layout, of_class + prior) for of_class in counts])
+        rows = np.array([np.trace(one[: layout.states[0], : layout.states[0]]) for one in counts])
+        shared = np.stack([mutual_information(layout, one + prior) for one in counts])
         gains = np.einsum("c,cij->ij", rows, shared)[left, right]
         kept = np.sort(np.argsort(as_ranked(-gains), kind="stable")[:most])
         left, right = left[kept], right[kept]

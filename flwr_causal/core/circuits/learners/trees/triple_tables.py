@@ -347,21 +347,19 @@ class TripleTables:
         return self.estimate(variable, parents).table
 
     def _given_at_most_one(self, variable: int, parent: int | None = None) -> Estimate:
-        states = self._state_span(variable)
+        states = self._span(variable)
         if parent is None:
             given: tuple[int, ...] = ()
             seen = np.diagonal(self.counts)[states]
             priors = [np.full(seen.shape, 1.0 / len(seen))]
         else:
-            seen, given = self.counts[self._state_span(parent), states], (parent,)
-            priors = [self._table(variable)[None], *self._priors_given_one(variable, parent, seen)]
+            seen, given = self.counts[self._span(parent), states], (parent,)
+            priors = [self._table(variable)[None], *self._pair_priors(variable, parent, seen)]
         if self.others is not None:
             priors.append(self.others._table(variable, *given))
         return shrunk(seen, priors)
 
-    def _priors_given_one(
-        self, variable: int, parent: int, seen: FloatArray
-    ) -> Iterator[FloatArray]:
+    def _pair_priors(self, variable: int, parent: int, seen: FloatArray) -> Iterator[FloatArray]:
         """Yield priors of the table given a parent: of merged states, and of normal scores."""
         groups, own = self.joints.groups[parent], self.joints.groups[variable]
         alone = self._table(variable)
@@ -382,10 +380,10 @@ class TripleTables:
         if first > second:
             turned = self.estimate(variable, (second, first))
             return Estimate(turned.evidence, turned.table.swapaxes(0, 1))
-        seen = self._triple_counts(first, second, variable)
+        seen = self._triples(first, second, variable)
         groups = self.joints.groups[variable]
         alone = _summed(self._table(variable), groups, 0)
-        priors = list(self._priors_given_two(seen, alone, first, second))
+        priors = list(self._triple_priors(seen, alone, first, second))
         if self.others is not None:
             priors.append(_summed(self.others._table(variable, first, second), groups, 2))
         coarse = shrunk(seen, priors)
@@ -402,7 +400,7 @@ class TripleTables:
         table = coarse.table[:, :, groups] * within.table[share]
         return Estimate(coarse.evidence + within.evidence, table)
 
-    def _priors_given_two(
+    def _triple_priors(
         self, seen: FloatArray, alone: FloatArray, first: int, second: int
     ) -> Iterator[FloatArray]:
         """Yield priors of the table of groups given two variables, (first, second, groups).
@@ -435,9 +433,9 @@ class TripleTables:
         key = (variable, -1, *parents)
         if key not in self._known:
             groups, alone = self.joints.groups[variable], self._table(variable)
-            seen = np.diagonal(self.counts)[self._state_span(variable)]
+            seen = np.diagonal(self.counts)[self._span(variable)]
             for parent in parents:
-                given = self.counts[self._state_span(parent), self._state_span(variable)]
+                given = self.counts[self._span(parent), self._span(variable)]
                 seen = _summed(given, self.joints.groups[parent], 0)
             evidence, table = 0.0, np.empty_like(seen)
             for group in range(int(groups[-1]) + 1):
@@ -447,7 +445,7 @@ class TripleTables:
             self._known[key] = Estimate(evidence, table)
         return self._known[key]
 
-    def _triple_counts(self, first: int, second: int, third: int) -> FloatArray:
+    def _triples(self, first: int, second: int, third: int) -> FloatArray:
         """Return how many rows have each triple of groups; fitted, where nobody counts them."""
         names = (first, second, third)
         for place in range(3):
@@ -457,25 +455,20 @@ class TripleTables:
                 continue
             single, shape = names[place], tuple(self.joints.counts[one] for one in pair)
             marks = slice(start, start + shape[0] * shape[1])
-            counts = self.counts[marks, self._state_span(single)].reshape(*shape, -1)
+            counts = self.counts[marks, self._span(single)].reshape(*shape, -1)
             counts = _summed(counts, self.joints.groups[single], 2)
             order = (*pair, single)
             return np.asarray(counts.transpose([order.index(one) for one in names]))
         return fitted(
-            self._pair_counts(first, second),
-            self._pair_counts(first, third),
-            self._pair_counts(second, third),
+            self._pairs(first, second), self._pairs(first, third), self._pairs(second, third)
         )
 
-    def _pair_counts(self, first: int, second: int) -> FloatArray:
+    def _pairs(self, first: int, second: int) -> FloatArray:
         """Return how many rows have each pair of groups."""
-        groups, counts = (
-            self.joints.groups,
-            self.counts[self._state_span(first), self._state_span(second)],
-        )
+        groups, counts = self.joints.groups, self.counts[self._span(first), self._span(second)]
         return _summed(_summed(counts, groups[first], 0), groups[second], 1)
 
-    def _state_span(self, variable: int) -> slice:
+    def _span(self, variable: int) -> slice:
         first = int(self._layout.first[variable])
         return slice(first, first + self.joints.sizes[variable])
 

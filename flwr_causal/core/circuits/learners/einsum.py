@@ -269,7 +269,7 @@ class RegionNetwork:
         dict of arrays
             ``statistics`` (F, R, K), sums of statistics weighted by the probability that the row
             uses the unit; ``layers`` and ``root``, expected numbers of rows that use each weight;
-            ``log_densities`` (1,), the sum over the rows.
+            ``rows`` (1,), their number; ``log_densities`` (1,), the sum over the rows.
 
         Raises
         ------
@@ -322,6 +322,7 @@ class RegionNetwork:
             "statistics": (statistics @ flows.swapaxes(1, 2))[self.places],
             "layers": np.concatenate(used[::-1]),
             "root": chosen.sum(axis=2),
+            "rows": np.array([float(n)]),
             "log_densities": densities.sum(keepdims=True),
         }
         return {name: array.astype(np.float64) for name, array in found.items()}
@@ -556,8 +557,7 @@ class EStep(SumsExchange):
             values = values[chosen]
         values = _rows_of_large_classes(values, plan)
         network = _network(plan, asked["regions"].astype(np.int64), asked["shift"], asked["scale"])
-        counts = network.counts({name: asked[name] for name in PARAMETERS}, values)
-        return counts | {"rows": np.array([float(len(values))])}
+        return network.counts({name: asked[name] for name in PARAMETERS}, values)
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
@@ -628,8 +628,9 @@ class EinsumTrained(Trained):
         by_column = np.split(self.states, np.cumsum(self.plan.num_states)[:-1])
         return {j: rows / rows.sum() for j, rows in enumerate(by_column) if rows.any()}
 
-    def stepped(self, counts: Mapping[str, FloatArray], rows: float, step: float) -> EinsumTrained:
-        """Return the network after an M-step with a step for so many rows."""
+    def stepped(self, counts: Mapping[str, FloatArray], step: float) -> EinsumTrained:
+        """Return the network after an M-step with a step, see `RegionNetwork.stepped`."""
+        rows = float(counts["rows"][0])
         if rows == 0.0:  # the part may have no row
             return self
         options: EinsumNetwork = self.plan.learner
@@ -741,7 +742,7 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
             # Equal rows are in one batch, and batches may therefore differ in size. A batch has the
             # share of as many steps as it has rows in mean batches: every row counts equally.
             step = 1.0 - (1.0 - step) ** (rows * self.batches / trained.rows)
-            return trained.stepped(counts, rows, 1.0 if self.batches == 1 else step)
+            return trained.stepped(counts, 1.0 if self.batches == 1 else step)
 
         trained, _ = yield from em.expectation_maximisation(
             start, expectation, maximisation, steps=steps
@@ -838,20 +839,14 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
             for _ in range(self.epochs)
             for part in np.array_split(values[rng.permutation(len(values))], batches)
         )
-
-        def expectation(trained: EinsumTrained, _: int) -> tuple[Arrays, int]:
-            rows = next(parts)
-            return trained.network.counts(trained.parameters, rows), len(rows)
-
-        def maximisation(
-            trained: EinsumTrained, counted: tuple[Arrays, int], done: int
-        ) -> EinsumTrained:
-            epoch, number = divmod(done, batches)
-            step = self.cooled((epoch + number / batches) / self.epochs)
-            return trained.stepped(*counted, step)
-
-        steps = self.epochs * batches
-        trained, _ = em.local(start, expectation, maximisation, steps=steps)
+        trained, _ = em.local(
+            start,
+            lambda trained, _: trained.network.counts(trained.parameters, next(parts)),
+            lambda trained, counts, done: trained.stepped(
+                counts, self.cooled((done // batches + done % batches / batches) / self.epochs)
+            ),
+            steps=self.epochs * batches,
+        )
         return Circuit(domain, trained.network.root(trained.parameters))
 
 

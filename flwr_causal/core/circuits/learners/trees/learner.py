@@ -742,13 +742,13 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
             summed = yield kinds[step].ask(complete=complete, **to_arrays(mixtures))
             return summed["counts"]
 
-        def maximisation(
-            mixtures: tuple[Mixtures, ...], counts: FloatArray, step: int
-        ) -> tuple[Mixtures, ...]:
-            return pooled.mixtures(mixtures, counts, self.strengths if kinds[step].pairs else None)
-
         mixtures, _ = yield from expectation_maximisation(
-            pooled.drawn_mixtures(self, plan.seed), expectation, maximisation, steps=len(kinds)
+            pooled.drawn_mixtures(self, plan.seed),
+            expectation,
+            lambda mixtures, counts, step: pooled.mixtures(
+                mixtures, counts, self.strengths if kinds[step].pairs else None
+            ),
+            steps=len(kinds),
         )
         trained = TreesTrained(plan, pooled.rows, mixtures)
         if plan.target is not None and self.head:

@@ -179,7 +179,7 @@ class FedPC(CausalStrategy):
         found = [*doubts_by(held=columns_of(reports), categories=categories, policy=self.policy)]
         found += lost_by_leaves(plan, categories)
         warnings = (*agreement.warnings, *found)
-        differ = plan.countable or plan.class_of_some
+        differ = plan.facts.countable or plan.class_of_some
         return replace(agreement, warnings=warnings, columns_differ=differ)
 
     def _complete(

@@ -323,16 +323,6 @@ class CircuitPlan:
         return self.facts.target or None
 
     @property
-    def countable(self) -> bool:
-        """Whether parties with different columns can count states, and options allow it."""
-        return self.facts.countable
-
-    @property
-    def differing(self) -> bool:
-        """Whether parties hold different columns."""
-        return not self.holdings.presence.all()
-
-    @property
     def class_of_all(self) -> str | None:
         """The target if all parties hold it."""
         return self.target if self.target and self.holdings.all_hold(self.target) else None
@@ -340,13 +330,12 @@ class CircuitPlan:
     @property
     def class_of_some(self) -> bool:
         """Whether the training is by sums, and only some parties know the class."""
-        known = self.target is None or self.holdings.all_hold(self.target)
-        return self.training == "sums" and not known
+        return self.training == "sums" and not self.facts.class_of_all_or_none
 
     @property
     def holders(self) -> list[int]:
         """By column a number for its set of holders, if states can be counted."""
-        return self.holdings.holder_sets if self.countable else []
+        return self.holdings.holder_sets if self.facts.countable else []
 
     @property
     def present(self) -> dict[str, Any]:
@@ -457,7 +446,7 @@ def _parts_of_one_pass(options: FedPCOptions, plan: CircuitPlan | None) -> tuple
     """Return the part of a training in one pass."""
     if options.training not in ("auto", "one-pass") or (plan and plan.training != "one-pass"):
         return ()
-    if plan and not plan.differing:
+    if plan and plan.facts.same:
         return (WeightedPass if options.weights == "counts" else OnePass,)
     counted = options.weights in ("auto", "counts") and (not plan or plan.weights == "counts")
     return (CountedPass if counted else ClusteredPass,)
@@ -472,10 +461,12 @@ def _parts_of_learner(options: FedPCOptions, plan: CircuitPlan | None) -> Iterat
         yield SpnOptions
     if options.learner in ("auto", "trees", "class-conditional"):
         # Options that counts do not have choose one pass, where the training is left open.
-        chosen = plan and options.training == "auto" and plan.differing and plan.training != "sums"
+        chosen = (
+            plan and options.training == "auto" and not plan.facts.same and plan.training != "sums"
+        )
         if not plan or chosen or plan.learner == "trees":
             yield TreesOptions
-        summed = not plan or (plan.training == "sums" and plan.target and not plan.differing)
+        summed = not plan or (plan.training == "sums" and plan.target and plan.facts.same)
         if not one_pass and (summed or chosen):
             yield HeadOptions
     if options.head is False:

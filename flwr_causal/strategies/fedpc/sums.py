@@ -60,7 +60,7 @@ def by_sums(
     dependence = yield from known_dependence(options, plan, remarks)
     if dependence is not None:
         enough = dependence.enough or plan.class_of_some
-        left_open = options.training == "auto" and plan.countable
+        left_open = options.training == "auto" and plan.facts.countable
         if enough and left_open and dependence.mostly_nonlinear:
             counted = yield from with_cut_points(options, plan.by_triples())
             return (yield from with_variables(counted, by_triples(options, counted, remarks)))

@@ -12,7 +12,8 @@ The circuit is that of the pooled rows, however they are split among parties.
 
 A learner has an entry in ``core/circuits/learners/by_name.py``; its options are declared in
 ``core/circuits/learners/options.py``, which the options of FedPC inherit. The exchanges in the
-contract and on the privacy page are made from these classes.
+contract and on the privacy page are made from these classes. EM is the loop of `core.circuits.em`,
+whose expectation asks for sums.
 
 These are pure functions. A strategy transports the arrays between server and parties; `pooled` does
 so for parties in one process.

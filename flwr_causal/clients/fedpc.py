@@ -14,7 +14,6 @@ from flwr_causal.contract.steps import step
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
-from flwr_causal.core.circuits.learners.trees.marks import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
@@ -34,10 +33,8 @@ from flwr_causal.protocol.fedpc import (
     RECALL,
     SUMMED_BY,
     SUMS,
-    class_columns,
-    columns_of_marks,
-    columns_with_classes,
-    marked,
+    plan_columns,
+    product_columns,
     training_plan,
 )
 from flwr_causal.secure.party import peers_of
@@ -111,7 +108,7 @@ class FedPCClient(ColumnsClient):
         learner, kind = SUMMED_BY[asked.exchange.name]
         sent = {one.name: asked[one.name] for one in kind.sent}
         plan = training_plan(learner, self.setup, asked.values)
-        return kind.sums(self._values(self._domain(asked), asked), plan, sent)
+        return kind.sums(self._joint_values(self._domain(asked), asked), plan, sent)
 
     @answers(DEPENDENCE)
     def dependence(self, asked: Asked) -> Arrays:
@@ -154,7 +151,7 @@ class FedPCClient(ColumnsClient):
             minimum_count=self._minimum_count,
             seed=options.seed,
         )
-        return reply | self._stored(circuits, domain, central=central)
+        return reply | self._store(circuits, domain, central=central)
 
     @step(ONE_PASS)
     def cluster_learner(self) -> Learner | None:
@@ -176,13 +173,13 @@ class FedPCClient(ColumnsClient):
     @answers(RECALL)
     def recall_circuits(self, asked: Asked) -> Arrays:
         """Check that the circuits of an earlier training are stored."""
-        self._recalled(asked)
+        self._kept_circuits(asked)
         return {}
 
     @answers(DENSITIES, PEAKS)
     def densities(self, asked: Asked) -> Arrays:
         """Return log densities of rows, or of their most probable explanations, by circuit."""
-        circuits, values = self._recalled(asked), _asked_rows(asked)
+        circuits, values = self._kept_circuits(asked), _asked_rows(asked)
         by_circuit = (
             party_answers.peak_densities(circuits, values)
             if asked.exchange is PEAKS
@@ -193,7 +190,7 @@ class FedPCClient(ColumnsClient):
     @answers(CLASSES)
     def classes(self, asked: Asked) -> Arrays:
         """Return log densities of rows with each state of a category, by circuit."""
-        circuits, values = self._recalled(asked), _asked_rows(asked)
+        circuits, values = self._kept_circuits(asked), _asked_rows(asked)
         domain, name = circuits[0].domain, str(asked["column"])
         if name not in domain.names:
             return {"densities": party_answers.log_densities(circuits, values)[None]}
@@ -203,7 +200,7 @@ class FedPCClient(ColumnsClient):
     @answers(MOMENTS)
     def moments(self, asked: Asked) -> Arrays:
         """Return the party's part of the mean and the mean square of a number."""
-        circuits, values = self._recalled(asked), _asked_rows(asked)
+        circuits, values = self._kept_circuits(asked), _asked_rows(asked)
         domain, name = circuits[0].domain, str(asked["column"])
         if name not in domain.names:
             return {"moments": np.zeros((2, len(values)))}
@@ -214,7 +211,7 @@ class FedPCClient(ColumnsClient):
     @answers(FILLED)
     def filled(self, asked: Asked) -> Arrays:
         """Fill missing values of rows by the circuits that were chosen for them."""
-        circuits, seed = self._recalled(asked), int(asked["seed"])
+        circuits, seed = self._kept_circuits(asked), int(asked["seed"])
         # The whole name, so that no two parties draw alike.
         rng = np.random.default_rng([seed, *self.source.name.encode()]) if seed else None
         chosen = asked["chosen"] > 0
@@ -224,33 +221,22 @@ class FedPCClient(ColumnsClient):
 
     def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan of marks, or of numbers and classes."""
-        if "coordinates" in asked:
-            columns = columns_with_classes(
-                self._domain(asked), class_columns(self.setup, asked.values)
-            )
-            return replace(super()._plan(asked), columns=columns)
-        columns = columns_of_marks(self._domain(asked), *marked(self.setup, asked.values))
-        return replace(super()._plan(asked), columns=columns)
+        columns = product_columns(self.setup, asked.values)
+        return replace(super()._plan(asked), columns=plan_columns(self._domain(asked), columns))
 
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
         """Return the variable of each column of products, and whether the party holds it."""
-        columns = (
-            class_columns(self.setup, asked.values).owners
-            if "coordinates" in asked
-            else owners(*marked(self.setup, asked.values))
-        )
-        names, own = self._domain(asked).names, self._own_domain(asked).names
-        return [names[j] for j in columns], np.array([names[j] in own for j in columns])
+        owners = product_columns(self.setup, asked.values).owners
+        names, held = self._domain(asked).names, self._own_domain(asked).names
+        return [names[j] for j in owners], np.array([names[j] in held for j in owners])
 
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the columns of products of the party's rows, in the order of the plan."""
         values = self._domain(asked).encode(self._kept_rows())[asked["rows"]]
         has_pattern = asked["patterns"][:, peers_of(self.context, self.setup).place] > 0
-        own = asked["pattern-rows"] * has_pattern
-        patterns = np.repeat(np.arange(len(own)), own)
-        if "coordinates" in asked:
-            return class_columns(self.setup, asked.values).values(values, patterns)
-        return marks(values, *marked(self.setup, asked.values), patterns)
+        sizes = asked["pattern-rows"] * has_pattern
+        patterns = np.repeat(np.arange(len(sizes)), sizes)
+        return product_columns(self.setup, asked.values).values(values, patterns)
 
     @property
     def _target(self) -> str | None:
@@ -280,16 +266,16 @@ class FedPCClient(ColumnsClient):
     def _kept_rows(self) -> pd.DataFrame:
         return self.frame().iloc[self.kept_rows(self.setup.policy)[:, 0]]
 
-    def _values(self, domain: Domain, asked: Asked) -> FloatArray:
+    def _joint_values(self, domain: Domain, asked: Asked) -> FloatArray:
         """Return the party's rows as values of a domain; columns it does not hold are missing."""
         name = "values in intervals" if "domain" in asked else "values"
         return self.once(name, lambda: domain.encode(self._kept_rows()))
 
-    def _stored(self, circuits: Sequence[Circuit], domain: Domain, *, central: bool) -> Arrays:
+    def _store(self, circuits: Sequence[Circuit], domain: Domain, *, central: bool) -> Arrays:
         """Store circuits for queries; return them where they are sent to the server."""
         data = packed(circuits, domain)
         if self._model_path:
-            _write(self._model_path, self.setup.exchange, data)
+            _write_circuits(self._model_path, self.setup.exchange, data)
         if central:
             return {"circuits": data}
         self.remember({"circuits": data}, fingerprint=self.setup.exchange)
@@ -298,16 +284,16 @@ class FedPCClient(ColumnsClient):
     def _own_values(self, own_domain: Domain) -> FloatArray:
         return self.once("own values", lambda: own_domain.encode(self._kept_rows()))
 
-    def _recalled(self, asked: Asked) -> list[Circuit]:
+    def _kept_circuits(self, asked: Asked) -> list[Circuit]:
         """Return the party's circuits, of a training of this run or of an earlier one."""
         fingerprint = str(asked["fingerprint"])
-        return self.once(f"circuits {fingerprint}", lambda: self._unpacked(fingerprint))
+        return self.once(f"circuits {fingerprint}", lambda: self._unpacked_circuits(fingerprint))
 
-    def _unpacked(self, fingerprint: str) -> list[Circuit]:
+    def _unpacked_circuits(self, fingerprint: str) -> list[Circuit]:
         memory = self.recall()
         if memory is not None and memory.numbers.get("fingerprint") == fingerprint:
             return unpacked(memory.arrays["circuits"])
-        return unpacked(_read(self._model_path, fingerprint))
+        return unpacked(_read_circuits(self._model_path, fingerprint))
 
 
 def _asked_rows(asked: Asked) -> FloatArray:
@@ -315,7 +301,7 @@ def _asked_rows(asked: Asked) -> FloatArray:
     return np.where(asked["known"] > 0, asked["values"], np.nan)
 
 
-def _write(path: str, fingerprint: str, data: NDArray[np.uint8]) -> None:
+def _write_circuits(path: str, fingerprint: str, data: NDArray[np.uint8]) -> None:
     """Write the circuits of a training to a file, which its owner alone can read."""
     place = Path(path)
     _check_place(place)
@@ -329,18 +315,18 @@ def _check_place(place: Path) -> None:
         return
     try:
         with np.load(place, allow_pickle=False) as file:
-            own = set(file.files) == {"fingerprint", "data"}
+            of_circuits = set(file.files) == {"fingerprint", "data"}
     except DAMAGE:
-        own = False
-    if not own:
+        of_circuits = False
+    if not of_circuits:
         raise DataError(
             f"model-path in the node config is '{place}', which holds no circuits: name another "
             "file, since it would be replaced"
         )
 
 
-def _read(path: str, fingerprint: str) -> NDArray[np.uint8]:
-    """Return the circuits of a training that `_write` wrote.
+def _read_circuits(path: str, fingerprint: str) -> NDArray[np.uint8]:
+    """Return the circuits of a training that `_write_circuits` wrote.
 
     Raises
     ------

@@ -17,8 +17,7 @@ from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, t
 from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
 from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.marks import wanted
-from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints, StateMarks
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.data.roles import TARGET
@@ -111,8 +110,8 @@ class FedPCPartyOptions(PartyOptions):
     )
 
 
-def _other_class(sent: Mapping[str, Any], setup: Setup) -> str:
-    """Return whether the class is another column than the target, in words."""
+def _wrong_class(sent: Mapping[str, Any], setup: Setup) -> str:
+    """Return a complaint if the class is another column than the target, else ""."""
     if sent["within"] not in ("", setup.options.target):
         return f"has the class '{sent['within']}', and the run's target is another column"
     return other_domain(sent, setup)
@@ -123,47 +122,41 @@ def training_plan(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Traini
 
     The class of the plan is one that all parties know.
     """
-    return _plan(learner, setup.options.within, setup, joint_domain(setup, sent))
+    return _plan_of_setup(learner, setup.options.within, setup, joint_domain(setup, sent))
 
 
-def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]:
-    """Return what is marked for counts of triples, the same at server and parties.
+def product_columns(setup: Setup, sent: Mapping[str, Any]) -> StateMarks | ClassColumns:
+    """Return the columns that are multiplied, the same at server and parties.
 
-    The class of the plan is one that all parties know.
+    They are marks of states, within a class that all parties know, or numbers and classes, where
+    only some parties know these.
     """
     options: FedPCPartyOptions = setup.options
     domain = joint_domain(setup, sent)
-    plan = _plan("trees", options.within, setup, domain)
-    return plan, Joints.of(domain, plan, options.holders, options.pair_marks)
+    if "coordinates" in sent:
+        plan = _plan_of_setup("class-conditional", options.target, setup, domain)
+        coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
+        return ClassColumns(plan, coordinates, options.labelled)
+    plan = _plan_of_setup("trees", options.within, setup, domain)
+    return StateMarks(plan, Joints.of(domain, plan, options.holders, options.pair_marks))
 
 
-def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
-    """Return the columns of products where only some parties know the class."""
-    options: FedPCPartyOptions = setup.options
-    plan = _plan("class-conditional", options.target, setup, joint_domain(setup, sent))
-    coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
-    return ClassColumns(plan, coordinates, options.labelled)
-
-
-def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
-    """Return the columns of products; masks are bound to the numbers' coordinates."""
-    coordinates = [values.tolist() for values in columns.coordinates]
-    meaning = [domain.to_plain(), coordinates, list(columns.labelled)]
+def plan_columns(domain: Domain, columns: StateMarks | ClassColumns) -> PlanColumns:
+    """Return what the columns are: masks are bound to states and intervals, or to coordinates."""
+    meaning: list[Any] = domain.to_plain()
+    if isinstance(columns, ClassColumns):
+        coordinates = [values.tolist() for values in columns.coordinates]
+        meaning = [meaning, coordinates, list(columns.labelled)]
     return PlanColumns(json.dumps(meaning), columns.wanted)
 
 
-def columns_of_marks(domain: Domain, plan: TrainingPlan, joints: Joints) -> PlanColumns:
-    """Return what the marks are: masks are bound to states and intervals."""
-    return PlanColumns(json.dumps(domain.to_plain()), wanted(plan, joints))
-
-
-def _plan(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:
+def _plan_of_setup(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:
     options: FedPCPartyOptions = setup.options
-    return _made(learner, target, options.learners, domain, options.seed, setup.small.minimum)
+    return _plan_of(learner, target, options.learners, domain, options.seed, setup.small.minimum)
 
 
 @lru_cache(maxsize=8)
-def _made(
+def _plan_of(
     learner: str, target: str, options: LearnerOptions, domain: Domain, seed: int, min_rows: int
 ) -> TrainingPlan:
     return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
@@ -172,7 +165,7 @@ def _made(
 # -- what contradicts a party's report, or itself --------------------------------------------------
 
 
-def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
+def _wrong_projections(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if projections are of other classes, rows or columns, else ""."""
     joint, target = joint_domain(known.setup, known.sent), str(known.sent["within"])
     classes = int(joint.num_states[joint.index(target)]) if target else 1
@@ -189,7 +182,7 @@ def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
     return ""
 
 
-def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
+def _sums_exchange(learner: str, kind: type[SumsExchange]) -> Exchange:
     """Return the exchange of a training by sums as it is sent: with the variables."""
     declared = kind.exchange()
 
@@ -223,7 +216,7 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
 
 #: The exchanges of the trainings by sums, by learner and name.
 SUMS = {
-    (learner, kind.name): _sums(learner, kind)
+    (learner, kind.name): _sums_exchange(learner, kind)
     for learner in BY_SUMS
     for kind in learner_class(learner).exchanges
 }
@@ -261,8 +254,8 @@ DEPENDENCE = Exchange(
     only=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
     most=1,
     same_parties=True,
-    contradiction=_other_projections,
-    unfitting=_other_class,
+    contradiction=_wrong_projections,
+    unfitting=_wrong_class,
 )
 
 RECALL = Exchange(
@@ -328,7 +321,7 @@ FILLED = _query(
 )
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
+def _policy_of_states(options: Any, policy: Policy) -> Policy:
     """Return the policy by which numbers of more values than bins are no states."""
     return replace(policy, number_states=policy.discretize)
 
@@ -359,6 +352,6 @@ CONTRACT = Contract(
     reports=("sums", "states", "ids"),
     options=FedPCPartyOptions,
     question=PartyOptions,
-    completes=_completed,
+    completes=_policy_of_states,
     trainings=False,
 )

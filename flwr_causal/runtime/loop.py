@@ -766,7 +766,7 @@ class Session:
             outcome.graph = None if graph is None else method._annotated(graph, agreement)
             total = self.federation.total
             # Rows that several parties have are in the totals as often.
-            counted = None if method._columns_differ else total
+            counted = None if agreement.columns_differ else total
             outcome.num_rows = counted.all.rows if counted else found.num_rows
             outcome.model = method._with_parties(
                 agreement, found.model, self.by_party, self.federation.summed_reports

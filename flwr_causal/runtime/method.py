@@ -68,8 +68,7 @@ class Method:
     #: The random name of a private run, also where it is resumed: the parties keep by it what they
     #: have drawn.
     release: str | None = None
-    #: Whether parties hold different columns of the same rows, and products of columns of two of
-    #: them need keys of pairs.
+    #: Of the last agreement, which the runtime sets.
     _columns_differ: bool = False
     #: The norm to which mods of the parties clip their replies, by Flower's client-side wrappers; 0
     #: without one.

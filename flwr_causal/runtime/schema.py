@@ -387,6 +387,7 @@ def agreed(
     if method.options.secure_aggregation:
         check_parties(method, parties)
     agreement = method.agree(own)
+    method._columns_differ = agreement.columns_differ
     agreement = replace(agreement, warnings=(*method._assumed, *agreement.warnings))
     if total is not None:
         groups = grouped(parties)

@@ -1,4 +1,4 @@
-"""Circuits of the parties' own, in one exchange: Algorithm 1 of Seng et al. (2025), both sides.
+"""Circuits that each party trains on its rows, in one exchange: Algorithm 1 of Seng et al. (2025).
 
 The server names groups of columns (lines 3-7), each party trains circuits on its rows of them (line
 14) and sends how many rows each has. The circuits stay with the party, or are sent to the server.
@@ -76,16 +76,16 @@ _CIRCUITS = Disclosure(
 def joint_domain(setup: Setup, sent: Mapping[str, Any]) -> Domain:
     """Return the joint domain: of the message if it has one, else of the agreement."""
     agreed: Domain = setup.options.domain
-    return _domain(str(sent["domain"])) if "domain" in sent else agreed
+    return _domain_of_text(str(sent["domain"])) if "domain" in sent else agreed
 
 
 @lru_cache(maxsize=8)
-def _domain(text: str) -> Domain:
+def _domain_of_text(text: str) -> Domain:
     return Domain.from_plain(json_of(text))
 
 
 def other_domain(sent: Mapping[str, Any], setup: Setup) -> str:
-    """Return whether variables are not the agreed ones, cut into so many intervals, in words."""
+    """Return a complaint if variables are not the agreed ones, or have more cut points, else ""."""
     if "domain" not in sent:
         return ""
     joint, agreed = joint_domain(setup, sent), setup.options.domain
@@ -104,7 +104,7 @@ def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
     return Domain(tuple(one for one in joint.variables if one.name in held))
 
 
-def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
+def _wrong_clusters(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if the clusters of a party are not of its rows, else ""."""
     sizes, rows = (arrays[name].astype(np.int64) for name in ("sizes", "rows"))
     if (sizes < 1).any() or sizes.sum() != len(rows):
@@ -118,11 +118,11 @@ def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
         return "'classes' does not count the rows of each circuit"
     if "circuits" in arrays:
         groups = np.repeat(known.sent["tasks"] > 0, sizes, axis=0)
-        return _other_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
+        return _wrong_circuits(arrays, known, [np.flatnonzero(one).tolist() for one in groups])
     return ""
 
 
-def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
+def _wrong_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
     """Return a complaint if circuits cannot be read, or are not over these columns, else ""."""
     try:
         joint, circuits = joint_domain(known.setup, known.sent), unpacked(arrays["circuits"])
@@ -147,7 +147,7 @@ _LOCAL = Exchange(
         Disclosure("sizes", "number of circuits of each group", ("tasks",), "index"),
     ),
     same_parties=True,
-    contradiction=_other_clusters,
+    contradiction=_wrong_clusters,
     unfitting=other_domain,
 )
 #: What a party also returns, by the weights of combinations of clusters.
@@ -166,16 +166,16 @@ _EVIDENCE = {
 }
 
 
-def _local(weights: str, *, central: bool) -> Exchange:
+def _local_exchange(weights: str, *, central: bool) -> Exchange:
     """Return the exchange of a training in one pass; with the circuits if they are sent."""
     evidence = _EVIDENCE[weights]
-    own = (evidence, _CIRCUITS if central else None)
+    further = (evidence, _CIRCUITS if central else None)
     return replace(
         _LOCAL,
         name=f"local, weights by {weights}{', circuits sent' * central}",
         meaning=f"{_LOCAL.meaning}{'; the circuits are sent to the server' * central}",
         sends=(*_LOCAL.sends, *([COMMON] if weights == "em" else [])),
-        returns=(*_LOCAL.returns, *(one for one in own if one)),
+        returns=(*_LOCAL.returns, *(one for one in further if one)),
         most=1,
         remembered=not central,
         only=ONE_PASS
@@ -186,7 +186,7 @@ def _local(weights: str, *, central: bool) -> Exchange:
 
 #: By weights, and by whether the circuits are sent to the server.
 LOCAL = {
-    (weights, central): _local(weights, central=central)
+    (weights, central): _local_exchange(weights, central=central)
     for weights in _EVIDENCE
     for central in (False, True)
 }
@@ -200,7 +200,7 @@ LOCAL_OF = {one.name: key for key, one in LOCAL.items()}
 
 @dataclass(frozen=True, eq=False)
 class LocalCircuits:
-    """What the parties have sent of circuits of their own.
+    """The parties' replies on the circuits that they trained.
 
     Parameters
     ----------
@@ -261,16 +261,16 @@ def trained_locally(
         If a party did not answer and parties hold different columns: the others have trained
         for the groups of columns that there are with it.
     """
-    own: dict[str, Arrays] = {}
+    requests: dict[str, Arrays] = {}
     for party, tasks in zip(parties, tasks_of(presence, tied=weights != "counts"), strict=True):
         columns = np.zeros((len(tasks), presence.shape[1]), dtype=np.uint8)
         for mask, task in zip(columns, tasks, strict=True):
             mask[list(task.columns)] = 1
         clustered = np.array([task.clustered for task in tasks], dtype=np.uint8)
-        own[party] = {"tasks": columns, "clustered": clustered}
+        requests[party] = {"tasks": columns, "clustered": clustered}
         if common is not None:
-            own[party]["common"] = common[party]
-    replies = yield Ask(LOCAL[weights, central], own=own)
+            requests[party]["common"] = common[party]
+    replies = yield Ask(LOCAL[weights, central], own=requests)
     yield Note({"circuits": sum(len(rows) for rows in replies.list("rows"))})
     held = presence[[name in replies.parties for name in parties]]
     if not held.all():
@@ -324,7 +324,7 @@ def own_circuits(
         )
         for mask, clustered in zip(asked["tasks"], asked["clustered"], strict=True)
     ]
-    own = train_party(
+    trained = train_party(
         domain,
         values,
         tasks,
@@ -335,17 +335,17 @@ def own_circuits(
         seed=seed,
     )
     reply: Arrays = {
-        "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in own.rows]),
-        "sizes": np.array(own.sizes, dtype=np.int64),
+        "rows": np.concatenate([np.array(rows, dtype=np.int64) for rows in trained.rows]),
+        "sizes": np.array(trained.sizes, dtype=np.int64),
     }
     weights, _ = LOCAL_OF[asked.exchange.name]
     if weights == "classes":
         column = domain.index(target)
         classes = values[:, column].astype(np.int64)
-        reply["classes"] = own.class_rows(classes, int(domain.num_states[column]))
+        reply["classes"] = trained.class_rows(classes, int(domain.num_states[column]))
     elif weights == "em":
-        reply["densities"] = party_answers.log_densities(own.circuits, values[asked["common"]])
-    return reply, own.circuits
+        reply["densities"] = party_answers.log_densities(trained.circuits, values[asked["common"]])
+    return reply, trained.circuits
 
 
 class NamedLearner(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,22 @@ class JoinedColumns(Part):
 
     text = "different columns"
     gives = all_but("sample", "restart", "parties", "replies", "pooled")
+
+
+@dataclass(frozen=True)
+class NotedColumns:
+    """What a method notes of the parties' columns.
+
+    Parameters
+    ----------
+    held : tuple of frozenset of str
+        The columns of each party.
+    skewed : tuple of str, default ()
+        Columns that are skewed as amounts are.
+    """
+
+    held: tuple[frozenset[str], ...]
+    skewed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +118,6 @@ class JoiningStrategy(CausalStrategy):
     """
 
     options: JoiningOptions
-    _columns_differ: bool = False
-    _columns: Sequence[set[str]] = ()
 
     def validate(self) -> None:
         """Check that the options fit each other."""
@@ -132,22 +147,24 @@ class JoiningStrategy(CausalStrategy):
         DataError
             As in the base class.
         """
-        columns = [set(report.names) for report in reports.values()]
-        self._columns_differ = (
+        held = tuple(frozenset(report.names) for report in reports.values())
+        differ = (
             self.options.joins_columns
             and self.options.unshared_columns in ("auto", "fail")
-            and any(own != columns[0] for own in columns)
+            and len(set(held)) > 1
             and all(report.has_ids for report in reports.values())
         )
-        if self._columns_differ:
+        strategy = copy.copy(self)
+        strategy._columns_differ = differ
+        if differ:
             check_ids(reports)
             refuse_misfits(
-                unmet(self.options, (*self._parts, self._different)),
+                unmet(self.options, (*strategy._parts, self._different)),
                 "The parties hold different columns, which these options do not allow: set "
                 "{remedies}, or use the columns that all share (unshared_columns='drop').",
             )
-        self._columns = columns
-        return super().agree(reports)
+        agreement = super(JoiningStrategy, strategy).agree(reports)
+        return replace(agreement, columns_differ=differ, noted=NotedColumns(held))
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options; if columns differ, where they do."""
@@ -161,16 +178,18 @@ class JoiningStrategy(CausalStrategy):
         return Holders(
             tuple(agreement.rows),
             names,
-            self._presence_of(names),
+            presence_of(agreement, names),
             agreement.n,
             self.options.minimum_count,
             self.options.replicates,
             self.options.seed,
         )
 
-    def _presence_of(self, names: Sequence[str]) -> BoolArray:
-        """Return the mask of the columns that each party holds, shape (parties, columns)."""
-        return np.array([[name in own for name in names] for own in self._columns])
+
+def presence_of(agreement: Agreement, names: Sequence[str]) -> BoolArray:
+    """Return which of these columns each party holds, shape (parties, columns)."""
+    noted: NotedColumns = agreement.noted
+    return np.array([[name in held for name in names] for held in noted.held])
 
 
 def joined_rows(tables: Sequence[pd.DataFrame], row_id: str) -> pd.DataFrame | None:

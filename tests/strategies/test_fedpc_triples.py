@@ -12,8 +12,7 @@ from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.marks import marks, trained, wanted
-from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints, StateMarks
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedpc.fedpc import FedPC
@@ -56,8 +55,9 @@ def of_joined_rows(found, rows, groups, target=None):
     domain = found.model.density.domain
     plan = training_of("trees", target, LearnerOptions()).plan(domain, seed=0, min_rows=2)
     joints = Joints.of(domain, plan, [[name in own for own in groups] for name in domain.names])
-    own = marks(domain.encode(rows), plan, joints)
-    return trained(domain, plan, joints, (own.T @ own) * wanted(plan, joints))
+    marks = StateMarks(plan, joints)
+    values = marks.values(domain.encode(rows))
+    return marks.trained(domain, (values.T @ values) * marks.wanted)
 
 
 def alike(found, whole, rows):
@@ -214,13 +214,13 @@ def test_few_common_rows_of_a_class_are_not_counted(table, monkeypatch):
     rare = table.assign(outcome=["rare"] * 5 + table["outcome"].tolist()[5:])
     first, second = vertical(rare, ["ward", "outcome"], ["dose", "outcome"])
     tables = [first[~first["row_id"].isin([3, 4])], second[~second["row_id"].isin([0, 1])]]
-    seen = []
+    seen, trained = [], StateMarks.trained
 
-    def keeping(domain, plan, joints, products):
-        seen.append((plan, products))
-        return trained(domain, plan, joints, products)
+    def keeping(self, domain, products, target=None):
+        seen.append((self.plan, products))
+        return trained(self, domain, products, target)
 
-    monkeypatch.setattr("flwr_causal.strategies.fedpc.triples.trained", keeping)
+    monkeypatch.setattr(StateMarks, "trained", keeping)
     found = counted(tables, target="outcome")
     (plan, products), label = seen[0], ["ill", "rare", "well"].index("rare")
     sizes, length = plan.sizes, len(products) // plan.num_classes

@@ -42,10 +42,10 @@ def restricted(root: Node, scope: Collection[int]) -> Node:
     kept = set(scope)
 
     def part(leaf: Leaf) -> Leaf | None:
-        own = [column for column in leaf.scope if column in kept]
-        if len(own) == len(leaf.scope):
+        columns = [column for column in leaf.scope if column in kept]
+        if len(columns) == len(leaf.scope):
             return leaf
-        return leaf.restrict(own) if own else None
+        return leaf.restrict(columns) if columns else None
 
     result = with_leaves(root, part)
     assert result is not None  # the caller keeps a column
@@ -83,9 +83,9 @@ def conditioned(layers: Layers, values: FloatArray) -> tuple[Node | None, float]
         if not known[list(node.scope)].any():
             made.append(node)
         elif isinstance(node, Sum):
-            own = densities[places]
-            possible = np.flatnonzero((node.weights > 0) & (own > -np.inf))
-            weights = node.weights[possible] * np.exp(own[possible] - densities[number])
+            below = densities[places]
+            possible = np.flatnonzero((node.weights > 0) & (below > -np.inf))
+            weights = node.weights[possible] * np.exp(below[possible] - densities[number])
             children = [made[places[k]] for k in possible]
             made.append(combined(children, weights / weights.sum()))
         else:
@@ -169,8 +169,8 @@ class Circuit(Distribution):
         }
         if not heights:
             return self.layers
-        own = self.layers.leaves
-        return Layers.of(self.root, lambda _: TiltedLeaves(own, heights))
+        leaves = self.layers.leaves
+        return Layers.of(self.root, lambda _: TiltedLeaves(leaves, heights))
 
     @property
     def scope(self) -> tuple[int, ...]:
@@ -218,7 +218,7 @@ class Circuit(Distribution):
         ConfigError
             If it leaves no variable.
         """
-        row = self._row(evidence)
+        row = self._encoded_row(evidence)
         root, density = conditioned(self.layers, row)
         if np.isneginf(density):
             raise DataError(f"the evidence {dict(evidence)} is impossible under the circuit")

@@ -160,7 +160,7 @@ class Distribution(SingleThreaded, ABC):
             If the target is a number.
         """
         column = self._category(target)
-        return self.state_probabilities(self._without(data, target), column)
+        return self.state_probabilities(self._without_target(data, target), column)
 
     def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
         """Return the most probable class of each row as its label, or the mean of a number, (n,).
@@ -184,7 +184,7 @@ class Distribution(SingleThreaded, ABC):
         if self.is_number(target):
             if threshold is not None:
                 raise ConfigError(f"a threshold is for two classes, {target!r} is a number")
-            return self._moments(self._without(data, target), column)[0]
+            return self._moments(self._without_target(data, target), column)[0]
         chosen = chosen_classes(self.predict_proba(data, target), threshold, target)
         return np.asarray(self.classes(target)[chosen])
 
@@ -256,7 +256,7 @@ class Distribution(SingleThreaded, ABC):
             for name in self.names:
                 if name in data.columns:
                     column = self.domain.index(name)
-                    filled[name] = _kept(filled[name], data[name], values[:, column])
+                    filled[name] = _with_given(filled[name], data[name], values[:, column])
         return filled
 
     def sample(self, n: int, seed: int | None = None, given: Any = None) -> pd.DataFrame:
@@ -287,7 +287,7 @@ class Distribution(SingleThreaded, ABC):
             raise ConfigError(f"the number of rows is {n}: it must not be negative")
         values = np.full((n, len(self.domain.variables)), np.nan)
         if given is not None and not hasattr(given, "columns") and hasattr(given, "items"):
-            values[:] = self._row(given)
+            values[:] = self._encoded_row(given)
         elif given is not None:
             values = self.encode(given)
             if len(values) != n:
@@ -314,11 +314,11 @@ class Distribution(SingleThreaded, ABC):
         states = np.arange(self.domain.variables[column].num_states, dtype=np.float64)
         return self.domain.decoded_column(column, states)
 
-    def _without(self, data: Any, target: str) -> FloatArray:
+    def _without_target(self, data: Any, target: str) -> FloatArray:
         """Return data as values, the column of the target missing."""
         return self.domain.encode(data, [name for name in self.names if name != target])
 
-    def _row(self, evidence: Mapping[str, Any]) -> FloatArray:
+    def _encoded_row(self, evidence: Mapping[str, Any]) -> FloatArray:
         """Return evidence as values, shape (d,)."""
         import pandas as pd
 
@@ -328,7 +328,7 @@ class Distribution(SingleThreaded, ABC):
         return np.asarray(self.encode(frame)[0])
 
 
-def _kept(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> NDArray[Any]:
+def _with_given(filled: pd.Series[Any], given: pd.Series[Any], values: FloatArray) -> NDArray[Any]:
     """Return a filled column with the given values in their original form."""
     there = given.notna().to_numpy() & ~np.isnan(values)
     result = filled.to_numpy(copy=True)

@@ -119,9 +119,9 @@ class Variable(NamedTuple):
         result = np.concatenate(([0.0], inner, [0.0]))[index]
         starts = (edges[0], means[0]), (edges[-1] + self.whole, means[-1])
         for end, (start, mean) in zip((0, len(edges)), starts, strict=True):
-            own = (index == end) & ~np.isnan(numbers)
+            beyond_end = (index == end) & ~np.isnan(numbers)
             one_value = deviations[end] == 0.0  # other numbers lie beyond it
-            beyond = np.abs(numbers[own] - (mean if one_value else start))
+            beyond = np.abs(numbers[beyond_end] - (mean if one_value else start))
             scale = self._narrowest if one_value else abs(mean - start)
             if self.whole:
                 share = scale / (1.0 + scale) if scale else 0.5
@@ -129,7 +129,7 @@ class Variable(NamedTuple):
             else:
                 scale = max(scale, 1e-3 * self._narrowest)
                 density = -beyond / scale - math.log(scale)
-            result[own] = np.where((beyond == 0) & one_value, 0.0, density)
+            result[beyond_end] = np.where((beyond == 0) & one_value, 0.0, density)
         return np.where(np.isnan(numbers), 0.0, result)
 
     @property
@@ -394,7 +394,7 @@ def _checked(variable: Variable) -> Variable:
         if edges is None or len(inside) != len(edges) + 1:
             raise DataError(f"variable {name!r}: give mean and deviation of each interval")
         bounds = zip((-math.inf, *edges), inside, (*edges, math.inf), strict=True)
-        if not all(low < mean <= high and 0 <= own < math.inf for low, (mean, own), high in bounds):
+        if not all(low < mean <= high and 0 <= sd < math.inf for low, (mean, sd), high in bounds):
             raise DataError(
                 f"variable {name!r}: means must lie in their intervals and deviations be finite, "
                 f"got {inside}"
@@ -526,8 +526,8 @@ def _decoded_interval(
         if variable.inside is not None and len(edges):
             first, last = index == 0, index == len(edges)
             low, high = edges[0], edges[-1] + variable.whole
-            drawn[first] = low - _distances(low - means[0], deviations[0], first.sum(), rng)
-            drawn[last] = high + _distances(means[-1] - high, deviations[-1], last.sum(), rng)
+            drawn[first] = low - _gamma_draws(low - means[0], deviations[0], first.sum(), rng)
+            drawn[last] = high + _gamma_draws(means[-1] - high, deviations[-1], last.sum(), rng)
         if variable.whole:
             drawn = np.rint(drawn)
         # Rounding must not leave the interval.
@@ -539,7 +539,7 @@ def _decoded_interval(
     return np.asarray(numbers)
 
 
-def _distances(mean: float, deviation: float, n: int, rng: np.random.Generator) -> FloatArray:
+def _gamma_draws(mean: float, deviation: float, n: int, rng: np.random.Generator) -> FloatArray:
     """Draw distances of the gamma distribution with this mean and deviation, shape (n,)."""
     if mean <= 0 or deviation <= 0:
         return np.full(n, max(mean, 0.0))

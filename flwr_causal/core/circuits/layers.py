@@ -22,7 +22,10 @@ parties.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -134,9 +137,9 @@ class LocalLeaves(LeafLayer):
         """Yield log densities (L, n) with each state of a category in turn."""
         if self._split is None or self._split[0] != column:
             numbers = range(len(self.leaves))
-            own = [k for k in numbers if column in self.leaves[k].scope]
+            with_column = [k for k in numbers if column in self.leaves[k].scope]
             rest = [k for k in numbers if column not in self.leaves[k].scope]
-            self._split = column, (_batches(self.leaves, own), _batches(self.leaves, rest))
+            self._split = column, (_batches(self.leaves, with_column), _batches(self.leaves, rest))
         seeing, others = self._split[1]
         result = np.empty((len(self.leaves), len(values)))
         for place, batch in others:
@@ -187,9 +190,9 @@ class LocalLeaves(LeafLayer):
         result = values.copy()
         for leaf, rows in zip(reversed(self.leaves), reversed(arriving), strict=True):
             place = np.ix_(rows, np.array(leaf.scope))
-            own = values[place]
-            if np.isnan(own).any():
-                result[place] = leaf.mode(own) if rng is None else leaf.sample(own, rng)
+            part = values[place]
+            if np.isnan(part).any():
+                result[place] = leaf.mode(part) if rng is None else leaf.sample(part, rng)
         return result
 
 
@@ -240,11 +243,17 @@ class Shared(NamedTuple):
         Their numbers.
     children : ndarray of int64, shape (g, c)
     weights : ndarray of float64, shape (g, o, c)
+    left, right : ndarray of int64, shapes (g, a) and (g, b), or None
+        Where the children of a group are the products of each of a nodes with each of b others, and
+        children of nothing else: the numbers of these nodes. Child ``i * b + j`` is the product of
+        left i and right j.
     """
 
     nodes: IntArray
     children: IntArray
     weights: FloatArray
+    left: IntArray | None = None
+    right: IntArray | None = None
 
 
 class Layer(NamedTuple):
@@ -264,6 +273,8 @@ class Layer(NamedTuple):
         The same nodes, by their number of children.
     shared : Shared or None
         Of sums of which several have the same children, as in Einsum networks.
+    factored : bool
+        Whether the nodes are products that only sums with a ``left`` and a ``right`` have.
     """
 
     first: int
@@ -273,6 +284,7 @@ class Layer(NamedTuple):
     log_weights: FloatArray | None
     siblings: tuple[Siblings, ...]
     shared: Shared | None
+    factored: bool = False
 
 
 class Layers:
@@ -335,6 +347,7 @@ class Layers:
             for node in groups[key]:
                 number[id(node)] = len(nodes)
                 nodes.append(node)
+        layers = _with_factors(layers)
         return cls(nodes, len(leaves), layers, None if source is None else source(leaves))
 
     @property
@@ -344,9 +357,7 @@ class Layers:
 
     # -- the passes -------------------------------------------------------------------------------
 
-    def upward(
-        self, leaf_values: FloatArray, *, maximise: bool = False, num_rows: int = 0
-    ) -> FloatArray:
+    def upward(self, leaf_values: FloatArray, *, maximise: bool = False) -> FloatArray:
         """Return the log density of every node.
 
         Parameters
@@ -355,8 +366,6 @@ class Layers:
             Log densities of the leaves.
         maximise : bool, default False
             Whether a sum is replaced by its largest weighted child.
-        num_rows : int, optional
-            Rows of the whole query, if these are a chunk of it.
 
         Returns
         -------
@@ -366,23 +375,38 @@ class Layers:
         n = leaf_values.shape[1]
         result = np.empty((len(self.nodes), n))
         result[: self.num_leaves] = leaf_values
-        self._climb(result, maximise, self._pays(max(n, num_rows)))
+        self._climb(result, self._pays(n), maximise=maximise)
         return result
 
     def _pays(self, num_rows: int) -> bool:
         """Whether compiled functions are faster for so many rows, their compilation included."""
         return num_rows * len(self.nodes) > FEW
 
-    def _climb(self, nodes: FloatArray, maximise: bool, compiled: bool) -> None:
-        """Compute the rows of the inner nodes from the rows of the leaves, in place."""
+    def _climb(
+        self,
+        nodes: FloatArray,
+        compiled: bool,
+        *,
+        maximise: bool = False,
+        only_root: bool = False,
+    ) -> None:
+        """Compute the rows of the inner nodes from the rows of the leaves, in place.
+
+        With ``only_root``, which is not for maxima, the rows of `Layer.factored` are not written.
+        """
+        step = partial(_climb_compiled if compiled else _climb_few, nodes=nodes, maximise=maximise)
+        skipped: Layer | None = None
         with np.errstate(divide="ignore"):  # the logarithm of an impossible row
             for layer in self.layers:
-                if layer.shared and not maximise and _climb_shared(layer.shared, nodes):
+                if only_root and layer.factored:
+                    skipped = layer
                     continue
-                if compiled:
-                    _climb_compiled(layer, nodes, maximise)
-                else:
-                    _climb_few(layer, nodes, maximise)
+                if skipped is None or not _climb_factors(layer, nodes):
+                    if skipped is not None:
+                        step(skipped)
+                    if maximise or layer.shared is None or not _climb_shared(layer.shared, nodes):
+                        step(layer)
+                skipped = None
 
     def flows(
         self, node_values: FloatArray, row_weights: FloatArray | None = None
@@ -477,17 +501,21 @@ class Layers:
     def log_densities(self, values: FloatArray) -> FloatArray:
         """Return the log density of each row, missing values integrated out, shape (n,)."""
         result = np.empty(len(values))
-        chunks = list(self.chunks(len(values)))
-        # One array for all chunks: allocating memory costs more than the computation.
-        memory = np.empty(len(self.nodes) * (chunks[0].stop if chunks else 0))
-        compiled = self._pays(len(values))
-        for rows in chunks:
-            count = rows.stop - rows.start
-            nodes = memory[: len(self.nodes) * count].reshape(len(self.nodes), count)
+        for rows, nodes in self._climbing(len(values)):
             self.source.log_densities(values[rows], nodes[: self.num_leaves])
-            self._climb(nodes, maximise=False, compiled=compiled)
+            self._climb(nodes, self._pays(len(values)), only_root=True)
             result[rows] = nodes[-1]
         return result
+
+    def _climbing(self, num_rows: int) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield slices of rows, and an array of the values of all nodes to be filled for them."""
+        factored = sum(layer.stop - layer.first for layer in self.layers if layer.factored)
+        chunks = list(self.chunks(num_rows, used=len(self.nodes) - factored))
+        # One array for all chunks: allocating memory costs more than the computation.
+        memory = np.empty(len(self.nodes) * (chunks[0].stop if chunks else 0))
+        for rows in chunks:
+            shape = len(self.nodes), rows.stop - rows.start
+            yield rows, memory[: math.prod(shape)].reshape(shape)
 
     def peak_densities(self, values: FloatArray) -> FloatArray:
         """Return the log density of each row's best explanation (max-product), shape (n,)."""
@@ -502,10 +530,12 @@ class Layers:
         The column itself is not read.
         """
         result = np.empty((len(values), num_states))
-        for rows in self.chunks(len(values)):
+        for rows, nodes in self._climbing(len(values)):
             states = self.source.state_log_densities(values[rows], column, num_states)
             for state, leaf_values in enumerate(states):
-                result[rows, state] = self.upward(leaf_values, num_rows=len(values))[-1]
+                nodes[: self.num_leaves] = leaf_values
+                self._climb(nodes, self._pays(len(values)), only_root=True)
+                result[rows, state] = nodes[-1]
         return result
 
     def state_probabilities(self, values: FloatArray, column: int, num_states: int) -> FloatArray:
@@ -593,9 +623,12 @@ class Layers:
             result[rows] = self.source.fill(values[rows], arriving, None)
         return result
 
-    def chunks(self, num_rows: int, numbers: int = CHUNK) -> Iterator[slice]:
-        """Yield slices of rows, for which the nodes have about ``numbers`` values together."""
-        size = max(32, min(4096, numbers // len(self.nodes)))
+    def chunks(self, num_rows: int, numbers: int = CHUNK, used: int = 0) -> Iterator[slice]:
+        """Yield slices of rows, for which the used nodes have about ``numbers`` values together.
+
+        By default all nodes are used.
+        """
+        size = max(32, min(4096, numbers // (used or len(self.nodes))))
         if not self.source.chunked:
             size = max(1, num_rows)
         for start in range(0, num_rows, size):
@@ -625,20 +658,20 @@ class Layers:
 
 def _climb_few(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
     """Compute the rows of a layer from the rows below it, with numpy."""
-    for own, children, log_weights in layer.siblings:
+    for numbers, children, log_weights in layer.siblings:
         terms = nodes[children]
         if log_weights is None:
-            nodes[own] = terms.sum(axis=1)
+            nodes[numbers] = terms.sum(axis=1)
             continue
         terms += log_weights
         peaks = terms.max(axis=1)
         if maximise:
-            nodes[own] = peaks
+            nodes[numbers] = peaks
             continue
         np.maximum(peaks, LOWEST, out=peaks)
         terms -= peaks[:, None]
         np.exp(terms, out=terms)
-        nodes[own] = peaks + np.log(terms.sum(axis=1))
+        nodes[numbers] = peaks + np.log(terms.sum(axis=1))
 
 
 def _climb_shared(shared: Shared, nodes: FloatArray) -> bool:
@@ -654,6 +687,24 @@ def _climb_shared(shared: Shared, nodes: FloatArray) -> bool:
     return True
 
 
+def _climb_factors(layer: Layer, nodes: FloatArray) -> bool:
+    """Compute the rows of sums over products of pairs from their factors, as `_climb_shared`."""
+    shared = layer.shared
+    assert shared is not None
+    left, right = nodes[shared.left], nodes[shared.right]
+    peaks = [np.maximum(one.max(axis=1, keepdims=True), LOWEST) for one in (left, right)]
+    for one, peak in zip((left, right), peaks, strict=True):
+        one -= peak
+        np.exp(one, out=one)
+    groups, a, n = left.shape
+    by_left = shared.weights.reshape(groups, -1, right.shape[1]) @ right
+    sums = np.einsum("goan,gan->gon", by_left.reshape(groups, -1, a, n), left)
+    if sums.min() < SMALLEST:
+        return False
+    nodes[shared.nodes] = np.log(sums, out=sums) + peaks[0] + peaks[1]
+    return True
+
+
 def _climb_compiled(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
     """Compute the rows of a layer from the rows below it, with compiled functions."""
     from flwr_causal.core.circuits import kernels
@@ -664,14 +715,14 @@ def _climb_compiled(layer: Layer, nodes: FloatArray, maximise: bool) -> None:
         return
     terms = np.empty((len(children), nodes.shape[1]))
     kernels.compare(nodes, first, starts, children, log_weights, LOWEST, terms)
-    own = nodes[first:stop]
+    values = nodes[first:stop]
     if maximise:
-        own[own == LOWEST] = -np.inf
+        values[values == LOWEST] = -np.inf
         return
     np.exp(terms, out=terms)
-    totals = np.empty(own.shape)
+    totals = np.empty(values.shape)
     kernels.total(starts, terms, totals)
-    own += np.log(totals, out=totals)
+    values += np.log(totals, out=totals)
 
 
 def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
@@ -686,11 +737,11 @@ def _layer(group: Sequence[Node], first: int, number: dict[int, int]) -> Layer:
     sizes = np.diff(starts)
     siblings = []
     for size in np.unique(sizes):
-        own = np.flatnonzero(sizes == size)
-        edges = starts[own, None] + np.arange(size)
+        places = np.flatnonzero(sizes == size)
+        edges = starts[places, None] + np.arange(size)
         siblings.append(
             Siblings(
-                slice(first, first + len(group)) if len(own) == len(group) else first + own,
+                slice(first, first + len(group)) if len(places) == len(group) else first + places,
                 children[edges],
                 None if log_weights is None else log_weights[edges][:, :, None],
             )
@@ -712,6 +763,37 @@ def _shared(first: int, children: IntArray, weights: FloatArray) -> Shared | Non
     return Shared(first + order, distinct, weights[order])
 
 
+def _with_factors(layers: Sequence[Layer]) -> list[Layer]:
+    """Return the layers, where sums over products of all pairs of two groups have their factors."""
+    result = list(layers)
+    for k, (below, layer) in enumerate(pairwise(layers)):
+        factors = None if layer.shared is None else _factors(layer.shared, below)
+        if layer.shared is None or factors is None:
+            continue
+        others = (one.children for one in layers if one is not layer)
+        if not any(((one >= below.first) & (one < below.stop)).any() for one in others):
+            result[k] = below._replace(factored=True)
+            shared = layer.shared._replace(left=factors[0], right=factors[1])
+            result[k + 1] = layer._replace(shared=shared)
+    return result
+
+
+def _factors(shared: Shared, below: Layer) -> tuple[IntArray, IntArray] | None:
+    """Return the factors of products of pairs, (g, a) and (g, b); None if they are others."""
+    children, numbers = shared.children, np.arange(below.first, below.stop)
+    pairs_alone = below.log_weights is None and (np.diff(below.starts) == 2).all()
+    if not pairs_alone or not np.array_equal(np.sort(children, axis=None), numbers):
+        return None
+    pairs = below.children.reshape(-1, 2)[children - below.first]
+    b = int((pairs[0, :, 0] == pairs[0, 0, 0]).sum())
+    if children.shape[1] % b:
+        return None
+    left, right = pairs.reshape(len(pairs), -1, b, 2).transpose(3, 0, 1, 2)
+    if (left != left[:, :, :1]).any() or (right != right[:, :1]).any():
+        return None
+    return left[:, :, 0], right[:, 0]
+
+
 def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:
     """Return the numbers and the batch of each kind, for ascending numbers of leaves."""
     result: Batches = []
@@ -720,10 +802,10 @@ def _batches(leaves: Sequence[Leaf], numbers: Sequence[int]) -> Batches:
         stop, kind = start, type(leaves[numbers[start]])
         while stop < len(numbers) and type(leaves[numbers[stop]]) is kind:
             stop += 1
-        own = numbers[start:stop]
-        whole = slice(own[0], own[-1] + 1)
-        place = whole if isinstance(own, range) else np.array(own, dtype=np.int64)
-        result.append((place, kind.batch([leaves[k] for k in own])))
+        part = numbers[start:stop]
+        whole = slice(part[0], part[-1] + 1)
+        place = whole if isinstance(part, range) else np.array(part, dtype=np.int64)
+        result.append((place, kind.batch([leaves[k] for k in part])))
         start = stop
     return result
 

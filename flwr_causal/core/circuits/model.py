@@ -110,7 +110,7 @@ class CircuitModel(Answers):
 
     def classes(self, target: str | None = None) -> NDArray[Any]:
         """Return the labels in the order of :meth:`predict_proba`."""
-        return self.density.classes(self._asked(target))
+        return self.density.classes(self._target_or_default(target))
 
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes).
@@ -122,9 +122,9 @@ class CircuitModel(Answers):
         DataError
             If what is known of a row is impossible.
         """
-        asked = self._asked(target)
-        own = self.posterior if asked == self.target else None
-        posterior = self.density if own is None else own
+        asked = self._target_or_default(target)
+        trained = self.posterior if asked == self.target else None
+        posterior = self.density if trained is None else trained
         return posterior.predict_proba(self._frame(data, asked), asked)
 
     def predict(
@@ -146,7 +146,7 @@ class CircuitModel(Answers):
             If the model has no target and none is given; or for a threshold if there are not two
             classes.
         """
-        asked = self._asked(target)
+        asked = self._target_or_default(target)
         if self.density.is_number(asked):
             return self.density.predict(self._frame(data, asked), asked, threshold)
         cut = self.threshold if threshold is None and asked == self.target else threshold
@@ -183,8 +183,8 @@ class CircuitModel(Answers):
         place = Path(path)
         parts = {"density": self.density, "posterior": self.posterior}
         kinds = {name: type(part).__name__ for name, part in parts.items() if part is not None}
-        own = {"target": self.target, "threshold": self.threshold, "row_id": self.row_id}
-        plain = {"format": MODEL_FORMAT, **own, **kinds}
+        settings = {"target": self.target, "threshold": self.threshold, "row_id": self.row_id}
+        plain = {"format": MODEL_FORMAT, **settings, **kinds}
         with writing(place, "model"):
             for name in kinds:
                 parts[name].save(place.with_suffix("") / name)  # type: ignore[union-attr]
@@ -203,8 +203,8 @@ class CircuitModel(Answers):
         except DAMAGE as error:
             raise DataError(f"{place} does not hold a circuit model ({error!r})") from error
         parts = {name: kind.load(place.with_suffix("") / name) for name, kind in classes.items()}
-        own = {name: plain[name] for name in ("target", "threshold", "row_id")}
-        return cls(**own, **parts)
+        settings = {name: plain[name] for name in ("target", "threshold", "row_id")}
+        return cls(**settings, **parts)
 
     def _frame(self, data: Any, unread: str = "") -> Any:
         """Return data as one frame with named columns, in which unseen states are missing.
@@ -214,10 +214,10 @@ class CircuitModel(Answers):
         import pandas as pd
 
         if hasattr(data, "columns"):
-            return self._seen(data, unread)
+            return self._with_known_states(data, unread)
         if isinstance(data, Mapping):
             row = {name: [value] if np.ndim(value) == 0 else value for name, value in data.items()}
-            return self._seen(pd.DataFrame(row), unread)
+            return self._with_known_states(pd.DataFrame(row), unread)
         if isinstance(data, np.ndarray):
             names = self.domain.names
             if data.ndim != 2 or data.shape[1] != len(names):
@@ -225,10 +225,10 @@ class CircuitModel(Answers):
                     f"an array of rows has the shape (rows, {len(names)}), its columns being "
                     f"{', '.join(names)}; got {data.shape}: give a frame where columns are missing"
                 )
-            return self._seen(pd.DataFrame(data, columns=list(names)), unread)
-        return self._seen(joined_tables(list(data), self.row_id), unread)
+            return self._with_known_states(pd.DataFrame(data, columns=list(names)), unread)
+        return self._with_known_states(joined_tables(list(data), self.row_id), unread)
 
-    def _seen(self, frame: Any, unread: str) -> Any:
+    def _with_known_states(self, frame: Any, unread: str) -> Any:
         """Return a frame in which states that no party has are missing, with a warning."""
         frame, replaced = with_forms(frame), {}
         for variable in self.domain.variables:
@@ -246,7 +246,7 @@ class CircuitModel(Answers):
                 )
         return frame.assign(**replaced) if replaced else frame
 
-    def _asked(self, target: str | None) -> str:
+    def _target_or_default(self, target: str | None) -> str:
         asked = target or self.target
         if asked is None:
             raise ConfigError(
@@ -324,8 +324,8 @@ class HeadPosterior(SingleThreaded):
         flat = [leaf for group in self.leaves for leaf in group]
         densities = np.empty((len(flat), len(values)))
         for kind in {type(leaf) for leaf in flat}:
-            own = [i for i, leaf in enumerate(flat) if type(leaf) is kind]
-            densities[own] = kind.batch([flat[i] for i in own]).log_density(values)
+            of_kind = [i for i, leaf in enumerate(flat) if type(leaf) is kind]
+            densities[of_kind] = kind.batch([flat[i] for i in of_kind]).log_density(values)
         return densities.reshape(len(self.leaves), -1, len(values)).transpose(2, 0, 1)
 
     def save(self, directory: str | Path) -> None:
@@ -351,13 +351,13 @@ class HeadPosterior(SingleThreaded):
         try:
             plain, arrays = read_pair(directory, "head", HEAD_FORMAT)
             head = LogisticHead(arrays.pop("weights"), arrays.pop("biases"))
-            own: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
+            by_leaf: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
             for key, array in arrays.items():
                 number, _, name = key.partition(".")
-                own[int(number)][name] = array
+                by_leaf[int(number)][name] = array
             flat = [
                 KINDS[one["kind"]].from_arrays(one["scope"], parameters)
-                for one, parameters in zip(plain["leaves"], own, strict=True)
+                for one, parameters in zip(plain["leaves"], by_leaf, strict=True)
             ]
             domain = Domain.from_plain(plain["domain"])
         except (ValueError, KeyError, IndexError, TypeError, CausalError) as error:

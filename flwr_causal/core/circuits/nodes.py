@@ -95,15 +95,47 @@ class Node:
     children: tuple[Node, ...] = ()
 
 
+class LeafBatch:
+    """Leaves of one kind, evaluated one after the other.
+
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = tuple(leaves)
+        self._columns = [list(leaf.scope) for leaf in self.leaves]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Return the log density of each leaf and row.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (n, d)
+            All columns of the domain.
+
+        Returns
+        -------
+        ndarray of float64, shape (number of leaves, n)
+        """
+        result = np.empty((len(self.leaves), len(values)))
+        for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
+            row[:] = leaf.log_density(values[:, columns])
+        return result
+
+
 class Leaf(Node, ABC):
     """A distribution over a few columns, given by its parameters.
 
     In all methods ``values`` has the shape (n, k), with the columns of the scope in order; NaN is a
-    missing value. A new kind of leaf implements the abstract methods, and `batch` if many leaves
-    can be evaluated faster together than one after the other.
+    missing value. A new kind of leaf implements the abstract methods, and names a ``batch`` of its
+    own if many leaves are evaluated faster together than one after the other.
     """
 
     kind: ClassVar[str]
+    #: Makes leaves of this kind ready to be evaluated together.
+    batch: ClassVar[type[LeafBatch]] = LeafBatch
 
     @abstractmethod
     def log_density(self, values: FloatArray) -> FloatArray:
@@ -184,41 +216,6 @@ class Leaf(Node, ABC):
     def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Leaf:
         """Return the leaf of given parameters."""
 
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return leaves of this kind, ready to be evaluated together."""
-        return LeafBatch(leaves)
-
-
-class LeafBatch:
-    """Leaves of one kind, evaluated one after the other.
-
-    Parameters
-    ----------
-    leaves : sequence of Leaf
-    """
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        self.leaves = tuple(leaves)
-        self._columns = [list(leaf.scope) for leaf in self.leaves]
-
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Return the log density of each leaf and row.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (n, d)
-            All columns of the domain.
-
-        Returns
-        -------
-        ndarray of float64, shape (number of leaves, n)
-        """
-        result = np.empty((len(self.leaves), len(values)))
-        for row, leaf, columns in zip(result, self.leaves, self._columns, strict=True):
-            row[:] = leaf.log_density(values[:, columns])
-        return result
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Sum(Node):
@@ -242,18 +239,18 @@ class Sum(Node):
     scope: tuple[int, ...]
 
     def __init__(self, children: Sequence[Node], weights: ArrayLike) -> None:
-        own = tuple(children)
+        nodes = tuple(children)
         checked = probabilities("the weights of a sum", weights)
-        if len(checked) != len(own):
-            raise ConfigError(f"a sum of {len(own)} children has {len(checked)} weights")
-        for child in own:
-            if child.scope != own[0].scope:
+        if len(checked) != len(nodes):
+            raise ConfigError(f"a sum of {len(nodes)} children has {len(checked)} weights")
+        for child in nodes:
+            if child.scope != nodes[0].scope:
                 raise ConfigError(
-                    f"a sum mixes nodes of one scope, got {own[0].scope} and {child.scope}"
+                    f"a sum mixes nodes of one scope, got {nodes[0].scope} and {child.scope}"
                 )
-        object.__setattr__(self, "children", own)
+        object.__setattr__(self, "children", nodes)
         object.__setattr__(self, "weights", checked)
-        object.__setattr__(self, "scope", own[0].scope)
+        object.__setattr__(self, "scope", nodes[0].scope)
 
     def __repr__(self) -> str:
         return f"<Sum of {len(self.children)} over {len(self.scope)} columns>"
@@ -278,16 +275,16 @@ class Product(Node):
     scope: tuple[int, ...]
 
     def __init__(self, children: Sequence[Node]) -> None:
-        own = tuple(children)
-        if not own:
+        factors = tuple(children)
+        if not factors:
             raise ConfigError("a product needs a child")
-        columns = sorted(column for child in own for column in child.scope)
+        columns = sorted(column for child in factors for column in child.scope)
         if len(set(columns)) < len(columns):
             twice = next(a for a, b in pairwise(columns) if a == b)
             raise ConfigError(
                 f"the factors of a product have no column in common, got {twice} twice"
             )
-        object.__setattr__(self, "children", own)
+        object.__setattr__(self, "children", factors)
         object.__setattr__(self, "scope", tuple(columns))
 
     def __repr__(self) -> str:

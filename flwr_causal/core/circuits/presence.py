@@ -57,7 +57,7 @@ def column_groups(presence: ArrayLike) -> tuple[ColumnGroup, ...]:
     DataError
         If a party holds no column, or a column has no holder.
     """
-    checked = _checked(presence)
+    checked = _checked_presence(presence)
     members: dict[tuple[int, ...], list[int]] = {}
     for column, holders in enumerate(checked.T):
         members.setdefault(tuple(np.flatnonzero(holders).tolist()), []).append(column)
@@ -70,7 +70,7 @@ def setting_of(presence: ArrayLike) -> Setting:
     Horizontal: every party holds every column, as a single party does. Vertical: every column is
     held by one party. Hybrid: anything else.
     """
-    checked = _checked(presence)
+    checked = _checked_presence(presence)
     if checked.all():
         return "horizontal"
     return "vertical" if (checked.sum(axis=0) == 1).all() else "hybrid"
@@ -96,9 +96,9 @@ def common_rows(ids: Sequence[Sequence[Hashable]]) -> list[IntArray]:
         If an id occurs twice at a party.
     """
     places = []
-    for party, own in enumerate(ids):
-        place = {one: row for row, one in enumerate(own)}
-        if len(place) < len(own):
+    for party, of_party in enumerate(ids):
+        place = {one: row for row, one in enumerate(of_party)}
+        if len(place) < len(of_party):
             raise DataError(
                 f"party {party} has ids that repeat: rows are aligned by ids, one row each"
             )
@@ -137,18 +137,18 @@ def joined_tables(tables: Sequence[pd.DataFrame], row_id: str) -> pd.DataFrame:
             raise DataError(f"table {number} has ids in {row_id!r} that repeat: one row each")
     result = tables[0].set_index(row_id)
     for number, table in enumerate(tables[1:], start=1):
-        own = table.set_index(row_id)
-        both = result.index.intersection(own.index)
-        for name in result.columns.intersection(own.columns):
-            left, right = result.loc[both, name], own.loc[both, name]
+        other = table.set_index(row_id)
+        both = result.index.intersection(other.index)
+        for name in result.columns.intersection(other.columns):
+            left, right = result.loc[both, name], other.loc[both, name]
             if not ((left == right) | left.isna() | right.isna()).all():
                 raise DataError(f"table {number} has other values of {name!r} than one before it")
-        result = result.combine_first(own)
+        result = result.combine_first(other)
     names = list(dict.fromkeys(name for table in tables for name in table.columns))
     return result.reset_index()[names]
 
 
-def _checked(presence: ArrayLike) -> BoolArray:
+def _checked_presence(presence: ArrayLike) -> BoolArray:
     checked = np.asarray(presence, dtype=bool)
     if checked.ndim != 2 or not checked.size:
         raise DataError(f"a presence matrix is (parties, columns), got the shape {checked.shape}")

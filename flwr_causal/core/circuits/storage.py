@@ -55,17 +55,17 @@ def to_arrays(layers: Layers) -> Arrays:
         if type(leaf) is not KINDS.get(leaf.kind):
             raise ConfigError(f"a leaf of kind {leaf.kind!r} cannot be written: none of {[*KINDS]}")
     groups = {kind: [leaf for leaf in layers.leaves if leaf.kind == kind] for kind in KINDS}
-    arrays["leaf_counts"] = np.array([len(own) for own in groups.values()], dtype=np.int64)
-    for kind, own in groups.items():
-        if not own:
+    arrays["leaf_counts"] = np.array([len(of_kind) for of_kind in groups.values()], dtype=np.int64)
+    for kind, of_kind in groups.items():
+        if not of_kind:
             continue
-        arrays[f"{kind}.scope"] = _indices([column for leaf in own for column in leaf.scope])
-        arrays[f"{kind}.scope_sizes"] = _once([len(leaf.scope) for leaf in own])
-        parameters = [leaf.arrays() for leaf in own]
+        arrays[f"{kind}.scope"] = _indices([column for leaf in of_kind for column in leaf.scope])
+        arrays[f"{kind}.scope_sizes"] = _without_repeats([len(leaf.scope) for leaf in of_kind])
+        parameters = [leaf.arrays() for leaf in of_kind]
         for name in parameters[0]:
             parts = [np.asarray(one[name]) for one in parameters]
             arrays[f"{kind}.{name}"] = np.concatenate([part.ravel() for part in parts])
-            arrays[f"{kind}.{name}.shapes"] = _once([part.shape for part in parts])
+            arrays[f"{kind}.{name}.shapes"] = _without_repeats([part.shape for part in parts])
     inner = layers.nodes[len(layers.leaves) :]
     arrays["inner.is_sum"] = np.array([isinstance(node, Sum) for node in inner], dtype=np.uint8)
     arrays["inner.sizes"] = _indices([len(node.children) for node in inner])
@@ -81,7 +81,7 @@ def _indices(numbers: Sequence[int]) -> NDArray[Any]:
     return np.array(numbers, dtype=np.min_scalar_type(max(numbers, default=0)))
 
 
-def _once(rows: Sequence[Any]) -> NDArray[Any]:
+def _without_repeats(rows: Sequence[Any]) -> NDArray[Any]:
     """Return sizes or shapes as an array; only the first one if all are the same."""
     every = np.array(rows, dtype=np.int32)
     return every[:1] if (every == every[0]).all() else every
@@ -102,17 +102,17 @@ def from_arrays(arrays: Arrays) -> Node:
             raise DataError("its Einsum network is in an earlier version's form")
         for kind, count in zip(KINDS, counts[: len(KINDS)].tolist(), strict=True):
             if count:
-                nodes.extend(_leaves(kind, count, arrays))
-        weights = _parts(
+                nodes.extend(_read_leaves(kind, count, arrays))
+        weights = _split(
             arrays["inner.weights"],
             arrays["inner.sizes"][arrays["inner.is_sum"].astype(bool)].tolist(),
         )
-        below = _parts(arrays["inner.children"], arrays["inner.sizes"].tolist())
+        below = _split(arrays["inner.children"], arrays["inner.sizes"].tolist())
         columns = sum(len(node.scope) for node in nodes)
-        for is_sum, own in zip(arrays["inner.is_sum"].tolist(), below, strict=True):
-            if ((own < 0) | (own >= len(nodes))).any():
+        for is_sum, numbers in zip(arrays["inner.is_sum"].tolist(), below, strict=True):
+            if ((numbers < 0) | (numbers >= len(nodes))).any():
                 raise DataError("a node's child does not come before it")
-            children = [nodes[k] for k in own.tolist()]
+            children = [nodes[k] for k in numbers.tolist()]
             columns += sum(len(child.scope) for child in (children[:1] if is_sum else children))
             if columns > MOST_COLUMNS:
                 raise DataError(f"the scopes of its nodes have more than {MOST_COLUMNS} columns")
@@ -122,25 +122,25 @@ def from_arrays(arrays: Arrays) -> Node:
         raise DataError(f"this is no circuit ({error}): write it again") from error
 
 
-def _leaves(kind: str, count: int, arrays: Arrays) -> Iterator[Leaf]:
+def _read_leaves(kind: str, count: int, arrays: Arrays) -> Iterator[Leaf]:
     """Return the leaves of one kind."""
     # Each has a column: before sizes and shapes are repeated for so many.
     if not 0 <= count <= len(arrays[f"{kind}.scope"]):
         raise DataError(f"{len(arrays[f'{kind}.scope'])} columns are not of {count} leaves")
     sizes = np.broadcast_to(arrays[f"{kind}.scope_sizes"], count)
-    scopes = _parts(arrays[f"{kind}.scope"], sizes.tolist())
+    scopes = _split(arrays[f"{kind}.scope"], sizes.tolist())
     parameters: dict[str, Iterator[NDArray[Any]]] = {}
     for key in arrays:
         if key.startswith(f"{kind}.") and key.endswith(".shapes"):
             name = key.removeprefix(f"{kind}.").removesuffix(".shapes")
             shapes = np.broadcast_to(arrays[key], (count, arrays[key].shape[1]))
-            parameters[name] = _shaped(arrays[f"{kind}.{name}"], shapes.tolist())
+            parameters[name] = _reshaped(arrays[f"{kind}.{name}"], shapes.tolist())
     for scope, _ in zip(scopes, range(count), strict=True):
-        own = {name: next(parts) for name, parts in parameters.items()}
-        yield KINDS[kind].from_arrays(scope.tolist(), own)
+        values = {name: next(parts) for name, parts in parameters.items()}
+        yield KINDS[kind].from_arrays(scope.tolist(), values)
 
 
-def _parts(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:
+def _split(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:
     """Return the parts of a flat array."""
     if len(flat) != sum(sizes) or any(size < 0 for size in sizes):
         raise DataError(f"{len(flat)} entries cannot be {sum(sizes)}")
@@ -150,10 +150,10 @@ def _parts(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:
         start += size
 
 
-def _shaped(flat: NDArray[Any], shapes: Sequence[Sequence[int]]) -> Iterator[NDArray[Any]]:
+def _reshaped(flat: NDArray[Any], shapes: Sequence[Sequence[int]]) -> Iterator[NDArray[Any]]:
     # Whole numbers of Python's do not overflow.
     sizes = [math.prod(shape) for shape in shapes]
-    for part, shape in zip(_parts(flat, sizes), shapes, strict=True):
+    for part, shape in zip(_split(flat, sizes), shapes, strict=True):
         yield part.reshape(shape)
 
 

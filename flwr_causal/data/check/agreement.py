@@ -101,6 +101,9 @@ class Agreement:
         zeros. None if ``rows`` has them.
     groups : mapping of str to tuple of str
         The parties of each group, where parties add up in groups; else empty.
+    columns_differ : bool
+        Whether parties hold different columns of the same rows, and products of columns of two of
+        them need keys of pairs.
     noted : object
         What a method has noted of the parties' reports, for its training.
 
@@ -131,6 +134,7 @@ class Agreement:
     determined: tuple[str, ...] = ()
     total: int | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns_differ: bool = False
     noted: Any = None
 
     @property

@@ -111,13 +111,13 @@ class FedGES(FedGESTables):
         Result
         """
         problem, taken = Problem.of(agreement, self.options), 0
-        if self._columns_differ:
+        if agreement.columns_differ:
             check_required(problem)
         if agreement.continuous:
             problem, taken = yield from self._cut(agreement)
         if self.options.papers:
             search = algorithm_1(problem, self.fuse, self.options.max_rounds - taken)
-        elif self._columns_differ:
+        elif agreement.columns_differ:
             holders = self._holders_of(agreement, problem.names)
             search = joined_search(problem, holders, replicate)
         elif self.options.hidden_causes:

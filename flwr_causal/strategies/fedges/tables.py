@@ -13,7 +13,7 @@ from flwr_causal.core.options import require
 from flwr_causal.core.words import by_name
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedges import CONTRACT, FIT, FedGESPartyOptions
-from flwr_causal.strategies.columns import JoiningStrategy
+from flwr_causal.strategies.columns import JoiningStrategy, presence_of
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
 from flwr_causal.strategies.fedges.by_party import disagreement_of_tables
 from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions, JoinedCounts
@@ -96,9 +96,9 @@ class FedGESTables(JoiningStrategy):
 
     def _present(self, agreement: Agreement) -> dict[str, IntArray] | None:
         """Return by party how many rows it has of each number; None where it is all of them."""
-        if not self._columns_differ:
+        if not agreement.columns_differ:
             return None
-        presence = self._presence_of(agreement.continuous)
+        presence = presence_of(agreement, agreement.continuous)
         rows = agreement.rows.items()
         return {name: n * own for (name, n), own in zip(rows, presence, strict=True)}
 

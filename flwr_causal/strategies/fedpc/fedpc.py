@@ -14,7 +14,7 @@ exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
    ``LOCAL``.
 
 With the option ``trained`` the parties are asked for the circuits of an earlier run instead
-(``RECALL``; `kept_circuits`).
+(``RECALL``).
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from flwr_causal.runtime.options import Baselines
 from flwr_causal.sources.own_circuits import ONE_PASS
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.fedpc.holdings import Holdings
-from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import Remarks, lost_by_counts, lost_by_leaves
-from flwr_causal.strategies.fedpc.one_pass import in_one_pass
+from flwr_causal.strategies.fedpc.one_pass import in_one_pass, recalled
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.fedpc.paper import algorithm_1
 from flwr_causal.strategies.fedpc.plan import labelled, parts_of_training, plan_of, target_of
@@ -172,7 +171,6 @@ class FedPC(CausalStrategy):
         target = target_of(self.options, agreement)
         agreement = replace(agreement, noted=Holdings.of(agreement, reports))
         plan = plan_of(self.options, agreement)
-        self._columns_differ = plan.countable or plan.class_of_some
         categories = {
             one.name: one.states
             for one in plan.domain.variables
@@ -180,7 +178,9 @@ class FedPC(CausalStrategy):
         }
         found = [*doubts_by(held=columns_of(reports), categories=categories, policy=self.policy)]
         found += lost_by_leaves(plan, categories)
-        return replace(agreement, warnings=(*agreement.warnings, *found))
+        warnings = (*agreement.warnings, *found)
+        differ = plan.facts.countable or plan.class_of_some
+        return replace(agreement, warnings=warnings, columns_differ=differ)
 
     def _complete(
         self,
@@ -208,7 +208,7 @@ class FedPC(CausalStrategy):
         )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
-        """Train a circuit over the parties' columns, by what these make of the options.
+        """Train a circuit over the parties' columns; `plan_of` chooses the training.
 
         Yields
         ------
@@ -307,8 +307,8 @@ class FedPC(CausalStrategy):
         judged = {"test rows": metrics, "the rows of the query": metrics.get("query", {})}
         return [
             text
-            for rows, own in judged.items()
-            for text in doubts_of(metrics=own, judged=rows, head=self.options.head is not False)
+            for rows, found in judged.items()
+            for text in doubts_of(metrics=found, judged=rows, head=self.options.head is not False)
         ]
 
 
@@ -318,7 +318,7 @@ def _result(
     model: CircuitModel | None = None,
     reason: str = "",
 ) -> Result:
-    """Return the circuit, and what the user should know."""
+    """Return the circuit with the warnings of its training."""
     alike = [
         f"columns {one!r} and {other!r} are taken for two, and no party has both: give them "
         "one name if they are the same"

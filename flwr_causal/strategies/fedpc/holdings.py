@@ -87,7 +87,7 @@ class Holdings:
         return cls(tuple(reports), agreement.names, presence, present, missing, repeated, ids)
 
     def of_columns(self, names: tuple[str, ...]) -> Holdings:
-        """Return who holds these columns, which are some of them."""
+        """Return the holdings of some of the columns."""
         kept = [self.names.index(name) for name in names]
         by_party = (self.presence[:, kept], self.present[:, kept])
         return Holdings(
@@ -125,7 +125,7 @@ class Holdings:
         return f"{self.names[column]!r} ({self.holders(self.names[column])[0]})"
 
     def columns_apart(self) -> str:
-        """Return each party's columns that another party would have to hold too, in words."""
+        """Return a text with each party's columns that some other column is never held beside."""
         lone = self.apart.any(axis=0)
         listed = []
         for party, held in zip(self.parties, self.presence & lone, strict=True):

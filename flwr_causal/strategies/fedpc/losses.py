@@ -97,11 +97,11 @@ def lost_by_counts(plan: CircuitPlan, *, asked: bool) -> list[str]:
         )
     if plan.target and len(holdings.holders(plan.target)) > 1 and not holdings.presence.all():
         held = holdings.presence.T
-        own = held[holdings.names.index(plan.target)]
+        known = held[holdings.names.index(plan.target)]
         beside = [
             repr(name)
             for name, other in zip(holdings.names, held, strict=True)
-            if (other == own).all() and name != plan.target
+            if (other == known).all() and name != plan.target
         ]
         seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
         found.append(

@@ -53,7 +53,7 @@ MOST_BYTES = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What the choice depends on.
+    """The facts by which a row of the table is chosen.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Facts:
 
 
 class Row(NamedTuple):
-    """What is trained, where.
+    """A row of the table: a training, and the facts for which it is taken.
 
     Parameters
     ----------
@@ -323,16 +323,6 @@ class CircuitPlan:
         return self.facts.target or None
 
     @property
-    def countable(self) -> bool:
-        """Whether parties with different columns can count states, and options allow it."""
-        return self.facts.countable
-
-    @property
-    def differing(self) -> bool:
-        """Whether parties hold different columns."""
-        return not self.holdings.presence.all()
-
-    @property
     def class_of_all(self) -> str | None:
         """The target if all parties hold it."""
         return self.target if self.target and self.holdings.all_hold(self.target) else None
@@ -340,13 +330,12 @@ class CircuitPlan:
     @property
     def class_of_some(self) -> bool:
         """Whether the training is by sums, and only some parties know the class."""
-        known = self.target is None or self.holdings.all_hold(self.target)
-        return self.training == "sums" and not known
+        return self.training == "sums" and not self.facts.class_of_all_or_none
 
     @property
     def holders(self) -> list[int]:
         """By column a number for its set of holders, if states can be counted."""
-        return self.holdings.holder_sets if self.countable else []
+        return self.holdings.holder_sets if self.facts.countable else []
 
     @property
     def present(self) -> dict[str, Any]:
@@ -450,20 +439,20 @@ def parts_of_training(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[
     plan : CircuitPlan, optional
         What is trained. Before the parties have agreed all may be that the options leave open.
     """
-    return (*_passes(options, plan), *_learners(options, plan))
+    return (*_parts_of_one_pass(options, plan), *_parts_of_learner(options, plan))
 
 
-def _passes(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[type[Part], ...]:
+def _parts_of_one_pass(options: FedPCOptions, plan: CircuitPlan | None) -> tuple[type[Part], ...]:
     """Return the part of a training in one pass."""
     if options.training not in ("auto", "one-pass") or (plan and plan.training != "one-pass"):
         return ()
-    if plan and not plan.differing:
+    if plan and plan.facts.same:
         return (WeightedPass if options.weights == "counts" else OnePass,)
     counted = options.weights in ("auto", "counts") and (not plan or plan.weights == "counts")
     return (CountedPass if counted else ClusteredPass,)
 
 
-def _learners(options: FedPCOptions, plan: CircuitPlan | None) -> Iterator[type[Part]]:
+def _parts_of_learner(options: FedPCOptions, plan: CircuitPlan | None) -> Iterator[type[Part]]:
     """Yield the parts of the learner."""
     one_pass = options.training == "one-pass"
     if options.learner == "einsum":
@@ -472,10 +461,12 @@ def _learners(options: FedPCOptions, plan: CircuitPlan | None) -> Iterator[type[
         yield SpnOptions
     if options.learner in ("auto", "trees", "class-conditional"):
         # Options that counts do not have choose one pass, where the training is left open.
-        chosen = plan and options.training == "auto" and plan.differing and plan.training != "sums"
+        chosen = (
+            plan and options.training == "auto" and not plan.facts.same and plan.training != "sums"
+        )
         if not plan or chosen or plan.learner == "trees":
             yield TreesOptions
-        summed = not plan or (plan.training == "sums" and plan.target and not plan.differing)
+        summed = not plan or (plan.training == "sums" and plan.target and plan.facts.same)
         if not one_pass and (summed or chosen):
             yield HeadOptions
     if options.head is False:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.circuits.composed.dependence import ALIKE, Projections, measured
 from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import DataError, FederationError
-from flwr_causal.protocol.fedpc import DEPENDENCE
+from flwr_causal.protocol.fedpc import DEPENDENCE, plan_columns
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note, relayed
 from flwr_causal.sources.joined import Holders, joined_sums
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
+    from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
+    from flwr_causal.core.circuits.learners.trees.triple_tables import StateMarks
     from flwr_causal.core.circuits.model import CircuitModel
-    from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import ReturnT, Step
     from flwr_causal.sources.joined import JoinedMoments
@@ -120,8 +121,8 @@ def known_dependence(
     common = yield from matched_rows(plan, remarks)
     if common is None:
         return None
-    own = {party: {"common": rows} for party, rows in common.items()}
-    replies = yield Ask(DEPENDENCE, {"within": within or ""}, own)
+    requests = {party: {"common": rows} for party, rows in common.items()}
+    replies = yield Ask(DEPENDENCE, {"within": within or ""}, requests)
     check_answers(holdings, replies)
     given = [
         Projections(one["counts"], one["linear"], one["nonlinear"])
@@ -139,9 +140,9 @@ def known_dependence(
 
 
 def sums_of_products(
-    options: FedPCOptions, plan: CircuitPlan, variables: IntArray, columns: PlanColumns
+    options: FedPCOptions, plan: CircuitPlan, columns: StateMarks | ClassColumns
 ) -> Generator[Step, Any, JoinedMoments]:
-    """Return the sums of products of columns, of these variables, over the joined rows.
+    """Return the sums of products of columns over the joined rows.
 
     The parties compute them together, from masked tables.
 
@@ -153,13 +154,13 @@ def sums_of_products(
     holdings = plan.holdings
     holders = Holders(
         holdings.parties,
-        tuple(holdings.names[j] for j in variables),
-        holdings.presence[:, variables],
+        tuple(holdings.names[j] for j in columns.owners),
+        holdings.presence[:, columns.owners],
         plan.agreement.n,
         options.minimum_count,
         replicates=0,
         seed=options.seed,
-        columns=columns,
+        columns=plan_columns(plan.domain, columns),
     )
     try:
         joined = yield from joined_sums(holders)

@@ -27,7 +27,7 @@ from flwr_causal.core.circuits.learners.class_conditional.learner import (
 )
 from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnPatterns
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
-from flwr_causal.protocol.fedpc import SUMS, columns_with_classes
+from flwr_causal.protocol.fedpc import SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, relayed
 from flwr_causal.strategies.fedpc.losses import lost_by_training
 from flwr_causal.strategies.fedpc.plan import settings_of
@@ -60,7 +60,7 @@ def by_sums(
     dependence = yield from known_dependence(options, plan, remarks)
     if dependence is not None:
         enough = dependence.enough or plan.class_of_some
-        left_open = options.training == "auto" and plan.countable
+        left_open = options.training == "auto" and plan.facts.countable
         if enough and left_open and dependence.mostly_nonlinear:
             counted = yield from with_cut_points(options, plan.by_triples())
             return (yield from with_variables(counted, by_triples(options, counted, remarks)))
@@ -109,8 +109,7 @@ def _with_products(
     )
     coordinates = scaled.coordinates
     columns = ClassColumns(classes, coordinates, labelled_numbers(classes, presence))
-    meaning = columns_with_classes(plan.domain, columns)
-    asking = sums_of_products(options, plan, columns.owners, meaning)
+    asking = sums_of_products(options, plan, columns)
     joined = yield from relayed(asking, {"coordinates": np.stack(coordinates)})
     products, counts = joined.products[0], joined.counts[0]
     trained_rows = columns.trained(products, joined.sums[0], counts)

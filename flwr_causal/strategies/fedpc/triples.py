@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.circuits.learners.trees.marks import num_left_out, owners, trained
-from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints, StateMarks
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.protocol.fedpc import columns_of_marks
 from flwr_causal.strategies.fedpc.plan import settings_of
 from flwr_causal.strategies.fedpc.shared import COMPLETE, note_joined_rows, sums_of_products
 
@@ -33,15 +31,14 @@ def by_triples(
     """Train trees by counts of pairs and triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
     trees = settings_of(options, plan.domain, "trees", plan.class_of_all)
-    joints = Joints.of(plan.domain, trees, plan.holders, plan.pair_marks)
-    columns = columns_of_marks(plan.domain, trees, joints)
-    joined = yield from sums_of_products(options, plan, owners(trees, joints), columns)
+    marks = StateMarks(trees, Joints.of(plan.domain, trees, plan.holders, plan.pair_marks))
+    joined = yield from sums_of_products(options, plan, marks)
     # Products of whole numbers are exact; those of rounded ones are none.
     products, counts = joined.products[0], joined.counts[0]
-    density, posterior = trained(plan.domain, trees, joints, products), None
+    density, posterior = marks.trained(plan.domain, products), None
     if plan.target and trees.target is None:
         column = plan.domain.index(plan.target)
-        posterior = trained(plan.domain, trees, joints, products, column)
-    left_out = num_left_out(trees, joints, products, np.diagonal(counts))
+        posterior = marks.trained(plan.domain, products, column)
+    left_out = marks.num_left_out(products, np.diagonal(counts))
     note_joined_rows(options, plan, remarks, joined, left_out)
     return plan, CircuitModel(density, plan.target, posterior), COMPLETE

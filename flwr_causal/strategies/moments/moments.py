@@ -134,8 +134,9 @@ class Moments(MomentsTables):
         exact = all(part.gives >= words("exact", "pairs") for part in options.parts)
         if solver.by_score and exact and not replicate:
             outcome = with_doubts(products, outcome, options.known, blocks=solver.blocks)
-        if self._skewed and not (scores or replicate):
-            outcome = with_amounts(outcome, self._skewed)
+        skewed = agreement.noted.skewed
+        if skewed and not (scores or replicate):
+            outcome = with_amounts(outcome, skewed)
         yield Note({**outcome.info, **products.info})
         final = partial(Outcome.result, products=products, known=agreement.warnings)
         if options.local_graphs and not replicate:
@@ -154,7 +155,7 @@ class Moments(MomentsTables):
         """Return the products of all rows, and the edges that knowledge and rows allow."""
         options, masks = self.options, self._masks(agreement)
         products = yield from self._products(agreement, masks, replicate)
-        products, masks = without_determined(products, masks, joined=self._columns_differ)
+        products, masks = without_determined(products, masks, joined=agreement.columns_differ)
         if options.unknown_targets:
             return with_unknown_targets(products, masks, options.solving)
         # Regressions of categories, and estimates of cells, leave out rows of stated targets.
@@ -172,7 +173,7 @@ class Moments(MomentsTables):
             return released_products(agreement, options)
         if options.compares_parties:
             return products_by_party(agreement, solved_design(agreement, options))
-        if self._columns_differ:
+        if agreement.columns_differ:
             holders = self._holders_of(agreement, agreement.names)
             return joined_products(
                 agreement, holders, options, replicate=replicate, expected=self._expected

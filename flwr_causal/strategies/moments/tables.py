@@ -45,8 +45,6 @@ class MomentsTables(JoiningStrategy):
 
     options_type = MomentsOptions
     options: MomentsOptions
-    #: The columns that are skewed as amounts are, see :mod:`data.check.tails`.
-    _skewed: Sequence[str] = ()
 
     def validate(self) -> None:
         """Check that the options fit each other; the method decides how many exchanges it needs.
@@ -150,10 +148,9 @@ class MomentsTables(JoiningStrategy):
             option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
             require_several(option, reports)
         agreement = super().agree(reports)
-        self._skewed = _skewed_columns(agreement.names, reports.values())
         listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
         self.options.check_scales((*agreement.names, *listed))
-        return agreement
+        return _with_skewed(agreement, reports.values())
 
     def _complete(
         self,
@@ -162,8 +159,7 @@ class MomentsTables(JoiningStrategy):
         groups: Mapping[str, TableReport] | None = None,
     ) -> Agreement:
         """Return the agreement with the numbers of all rows."""
-        self._skewed = _skewed_columns(agreement.names, [total])
-        return super()._complete(agreement, total, groups)
+        return super()._complete(_with_skewed(agreement, [total]), total, groups)
 
     def _masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design.
@@ -246,7 +242,8 @@ def with_amounts(outcome: Outcome, skewed: Sequence[str]) -> Outcome:
     return outcome._replace(warnings=(*outcome.warnings, *said))
 
 
-def _skewed_columns(names: Sequence[str], reports: Iterable[TableReport]) -> list[str]:
-    """Return the columns that are skewed as amounts are, at a party at least."""
+def _with_skewed(agreement: Agreement, reports: Iterable[TableReport]) -> Agreement:
+    """Return the agreement that notes which columns are skewed as amounts are, at any party."""
     skewed = {column.name for report in reports for column in report.columns if column.skewed}
-    return [name for name in names if name in skewed]
+    named = tuple(name for name in agreement.names if name in skewed)
+    return replace(agreement, noted=replace(agreement.noted, skewed=named))

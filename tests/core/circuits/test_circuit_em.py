@@ -6,6 +6,7 @@ from circuit_cases import domain_of, random_circuit
 from scipy.optimize import minimize
 from scipy.special import xlogy
 
+from flwr_causal.core.circuits import em
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.spn.em import expectation_maximisation
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
@@ -150,3 +151,38 @@ def test_what_cannot_be_learned_from_is_said():
     certain = Circuit(domain_of((2,)), Sum([Categorical(0, [1, 0])], [1]))
     with pytest.raises(DataError, match="row 1 is impossible"):
         expectation_maximisation(certain, np.array([[0.0], [1.0]]))
+
+
+def halved(steps, **options):
+    """Parameters 8, 4, 2, ...: each step halves them; the objective is minus the parameter."""
+    asked = []
+
+    def expectation(parameter, step):
+        reply = yield parameter, step
+        asked.append((parameter, step))
+        return reply
+
+    loop = em.expectation_maximisation(
+        8.0, expectation, lambda own, counts, step: counts, steps=steps, **options
+    )
+    request = next(loop)
+    try:
+        while True:
+            request = loop.send(request[0] / 2)
+    except StopIteration as end:
+        return end.value, asked
+
+
+def test_the_loop_asks_once_a_step_and_once_more_for_the_last_objective():
+    found, asked = halved(3)
+    assert found == (1.0, ())
+    assert asked == [(8.0, 0), (4.0, 1), (2.0, 2)]
+    found, asked = halved(3, objective=lambda own, counts: -own)
+    assert found == (1.0, (-8.0, -4.0, -2.0, -1.0))
+    assert len(asked) == 4
+
+
+def test_the_loop_ends_after_a_step_that_gains_less_than_the_tolerance():
+    found, asked = halved(9, objective=lambda own, counts: -own, tolerance=1.5)
+    assert found == (1.0, (-8.0, -4.0, -2.0, -1.0))
+    assert len(asked) == 4

@@ -67,11 +67,35 @@ def test_sums_over_the_same_children_are_their_weighted_sums():
     joint = [Product(pair) for pair in zip(tops, states, strict=True)]
     circuit = Circuit(domain_of((0, 0, 2)), Sum(joint, [1.0, 0.0]))
     assert [layer.shared is not None for layer in circuit.layers.layers][:3] == [True, False, True]
+    assert [layer.factored for layer in circuit.layers.layers] == [False, True, False, False, False]
     rows = np.array([[0.5, 99.0, 0.0], [1000.0, 0.0, 0.0], [1000.0, 0.0, 1.0], [np.nan] * 3])
     for few in (rows, rows[:1], rows[3:]):
         nodes = circuit.layers.upward(circuit.layers.leaf_values(few))
         for node, values in zip(circuit.layers.nodes, nodes, strict=True):
             np.testing.assert_allclose(values, recursive(node, few), rtol=1e-12, atol=1e-12)
+        density = circuit.layers.log_densities(few)
+        np.testing.assert_allclose(density, nodes[-1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kept", ["pairs", "one more parent", "not all pairs", "other factors"])
+def test_products_of_pairs_are_left_out_only_where_nothing_else_has_them(kept):
+    rng = np.random.default_rng(1)
+    left, right = (
+        [Gaussian(column, mean, 1.0) for mean in rng.normal(size=count)]
+        for column, count in ((0, 3), (1, 2))
+    )
+    pairs = [Product([one, other]) for one in left for other in right]
+    if kept == "not all pairs":
+        pairs = pairs[:-1]
+    if kept == "other factors":
+        pairs[-1] = Product([left[-1], Gaussian(1, 9.0, 1.0)])
+    children = [Sum(pairs, rng.dirichlet(np.ones(len(pairs)))) for _ in range(2)]
+    if kept == "one more parent":
+        children.append(Product([pairs[0]]))
+    circuit = Circuit(domain_of((0, 0)), Sum(children, rng.dirichlet(np.ones(len(children)))))
+    assert any(layer.factored for layer in circuit.layers.layers) == (kept == "pairs")
+    rows = rng.normal(size=(5, 2))
+    np.testing.assert_allclose(circuit.log_likelihood(rows), recursive(circuit.root, rows))
 
 
 @given(st.integers(0, 10_000))

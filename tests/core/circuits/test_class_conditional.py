@@ -11,9 +11,9 @@ from sklearn.metrics import f1_score
 from trainings_by_sums import reached
 
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.class_conditional.categories import SMOOTHING
 from flwr_causal.core.circuits.learners.class_conditional.exchanges import LeafMoments
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+from flwr_causal.core.circuits.learners.class_conditional.rows import SMOOTHING
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError

@@ -263,7 +263,7 @@ def test_the_scores_that_choose_a_leaf_are_those_of_refitted_leaves():
             (leaf,) = fit.leaves(np.delete(part, k), [0])
             expected[kind] += leaf.log_density(values[[part[k]]])[0]
     assert normal_score == pytest.approx(expected["gaussian"], abs=1e-9)
-    assert fit._without_one_table(0, counts) == pytest.approx(expected["histogram"], abs=1e-9)
+    assert fit._leave_one_out(0, counts) == pytest.approx(expected["histogram"], abs=1e-9)
 
 
 def test_smoothing_by_hand():

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.marks import marks, owners, trained, wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import (
     MOST_MARKS,
     Joints,
+    StateMarks,
     TripleTables,
     fitted,
     grown,
@@ -37,8 +37,9 @@ def counted(domain, values, holders, target=None):
     """The plan, its joint marks, and the products of all marks that are wanted."""
     plan = plan_of(domain, target)
     joints = Joints.of(domain, plan, holders)
-    design = marks(values, plan, joints)
-    return plan, joints, (design.T @ design) * wanted(plan, joints)
+    marks = StateMarks(plan, joints)
+    design = marks.values(values)
+    return plan, joints, (design.T @ design) * marks.wanted
 
 
 def tables_of(domain, values, holders):
@@ -140,10 +141,10 @@ def test_what_depends_on_two_others_only_together_is_found(apart):
     holders[apart] = 1
     domain = categories(2, 2, 2, 2)
     plan, joints, products = counted(domain, values, holders)
-    triples = trained(domain, plan, joints, products)
+    triples = StateMarks(plan, joints).trained(domain, products)
     size = sum(plan.sizes)
     unmarked = Joints.of(domain, plan, holders, most_marks=0)
-    pairs = trained(domain, plan, unmarked, products[:size, :size])
+    pairs = StateMarks(plan, unmarked).trained(domain, products[:size, :size])
     bits = np.log(2)
     assert triples.log_densities(values).mean() == pytest.approx(-3 * bits, abs=0.05)
     assert pairs.log_densities(values).mean() == pytest.approx(-4 * bits, abs=0.05)
@@ -231,7 +232,7 @@ def test_marks_of_pairs_are_few_and_of_columns_with_the_same_holders():
     for holders in ([0] * 20, [0] * 10 + [1] * 10, list(range(20))):
         joints = Joints.of(numbers, plan, holders)
         assert all(holders[i] == holders[j] for i, j in joints.pairs)
-        count = len(owners(plan, joints)) - sum(plan.sizes)
+        count = len(StateMarks(plan, joints).owners) - sum(plan.sizes)
         assert count == sum(joints.counts[i] * joints.counts[j] for i, j in joints.pairs)
         assert count <= MOST_MARKS
     assert Joints.of(numbers, plan, [0] * 20).counts == (2,) * 20
@@ -269,7 +270,8 @@ def test_each_class_has_its_own_trees():
         values[:, 3] > 0, (values[:, 0] + values[:, 1]) % 2, values[:, 0] * values[:, 1]
     )
     domain = categories(2, 2, 2, 2)
-    found = trained(domain, *counted(domain, values, [0, 0, 1, 2], target="x3"))
+    plan, joints, products = counted(domain, values, [0, 0, 1, 2], target="x3")
+    found = StateMarks(plan, joints).trained(domain, products)
     rows = every_row([2] * 4)
     densities = np.exp(found.log_densities(rows))
     assert densities.sum() == pytest.approx(1.0)

@@ -149,7 +149,7 @@ class Factors(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of clusters of each clustered group."""
-        return tuple(len(own) for own in self.clusters)
+        return tuple(len(group) for group in self.clusters)
 
 
 def factors_of(
@@ -178,9 +178,9 @@ def factors_of(
         )
     groups: dict[TrainingTask, list[Output]] = {}
     counts = []
-    for party, (own, own_rows) in enumerate(zip(tasks, rows, strict=True)):
+    for party, (party_tasks, own_rows) in enumerate(zip(tasks, rows, strict=True)):
         index = 0
-        for task, trained in zip(own, own_rows, strict=True):
+        for task, trained in zip(party_tasks, own_rows, strict=True):
             if len(trained) == 0 or (len(trained) > 1 and not task.clustered):
                 expected = "at least one" if task.clustered else "one: other parties hold them too"
                 raise ConfigError(
@@ -193,9 +193,11 @@ def factors_of(
         counts.append(index)
     ordered = sorted(groups.items(), key=lambda item: item[0].columns)
     sums = tuple(
-        mixed(own, [one.rows for one in own]) for task, own in ordered if not task.clustered
+        mixed(outputs, [one.rows for one in outputs])
+        for task, outputs in ordered
+        if not task.clustered
     )
-    clusters = tuple(tuple(own) for task, own in ordered if task.clustered)
+    clusters = tuple(tuple(outputs) for task, outputs in ordered if task.clustered)
     return Factors(sums, clusters, tuple(counts))
 
 
@@ -306,8 +308,8 @@ def from_products(domain: Domain, factors: Factors, products: IntArray) -> Compo
     """
     children = []
     for chosen in products.tolist():
-        own = [group[k] for group, k in zip(factors.clusters, chosen, strict=True)]
-        children.append(joined([*factors.shared, *own]))
+        combined = [group[k] for group, k in zip(factors.clusters, chosen, strict=True)]
+        children.append(joined([*factors.shared, *combined]))
     return Composition(
         domain, mixed(children, [trained_rows(child) for child in children]), factors.num_outputs
     )

@@ -118,9 +118,9 @@ def scores_of(
             parts.append(np.where(np.isnan(values[:, [j]]), np.nan, indicators))
     scores = np.concatenate(parts, axis=1) if parts else np.zeros((len(values), 0))
     for c in np.unique(classes):
-        own = classes == c
+        of_class = classes == c
         for k in range(scores.shape[1]):
-            scores[own, k] = _normal_scores(scores[own, k])
+            scores[of_class, k] = _normal_scores(scores[of_class, k])
     return scores
 
 
@@ -190,13 +190,13 @@ def projected(
         np.zeros((2, DRAWS, scores.shape[1])),
     )
     start = 0
-    for own in draws:
-        rows = slice(start, start + len(own))
+    for numbers in draws:
+        rows = slice(start, start + len(numbers))
         for c in np.flatnonzero(counts):
             of_class = classes[rows] == c
-            result.linear[c] += own[of_class].T @ scores[rows][of_class]
-        result.nonlinear[:] += own.T @ nonlinear[:, rows]
-        start += len(own)
+            result.linear[c] += numbers[of_class].T @ scores[rows][of_class]
+        result.nonlinear[:] += numbers.T @ nonlinear[:, rows]
+        start += len(numbers)
     return result
 
 
@@ -329,8 +329,8 @@ def measured(
                 f"{expected[1]} of {counts.tolist()}: parties differ in the classes of "
                 "their common rows, or in the version of flwr-causal"
             )
-    linear = _of_first_holders(columns, presence, [one.linear for one in given])
-    nonlinear = _of_first_holders(columns, presence, [one.nonlinear for one in given])
+    linear = _scores_of_first_holders(columns, presence, [one.linear for one in given])
+    nonlinear = _scores_of_first_holders(columns, presence, [one.nonlinear for one in given])
     held = presence[:, columns].astype(np.int64)
     apart = held.T @ held == 0
     total = max(int(counts.sum()), 1)
@@ -339,8 +339,8 @@ def measured(
     size = len(columns)
     np.fill_diagonal(pooled, 1.0)
     extra = POOLED_ROWS * size
-    holders, own = np.unique(held, axis=1, return_inverse=True)
-    groups = np.argsort(np.argsort(-holders.sum(axis=0), kind="stable"))[own.reshape(-1)]
+    holders, place = np.unique(held, axis=1, return_inverse=True)
+    groups = np.argsort(np.argsort(-holders.sum(axis=0), kind="stable"))[place.reshape(-1)]
     others = np.sqrt(apart.sum(axis=1))
     spread = (others.max() + others[others > 0].min()) ** 2
     enough = bool(spread < total)
@@ -350,7 +350,7 @@ def measured(
         chance = spread * (1.0 / (counts[c] + extra) + 1.0 / DRAWS)
         coherence[c] = _coherence(shrunk, apart, groups, chance)
     every = np.concatenate([linear.sum(axis=0, keepdims=True), nonlinear])
-    unexplained = np.where(apart, _unexplained(every, pooled), 0.0)
+    unexplained = np.where(apart, _excess_correlations(every, pooled), 0.0)
     bound = max(NONLINEAR, CHANCE * float(np.sqrt(1.0 / total + 1.0 / DRAWS)))
     found = unexplained[np.abs(unexplained) > bound]
     return Dependence(
@@ -358,8 +358,8 @@ def measured(
         groups.astype(np.int64),
         coherence,
         counts / total,
-        _largest(columns, np.where(apart, pooled, 0.0)),
-        _largest(columns, unexplained),
+        _strongest_pair(columns, np.where(apart, pooled, 0.0)),
+        _strongest_pair(columns, unexplained),
         enough,
         # Each pair is there twice.
         float(0.25 * np.log(1.0 / np.maximum(1.0 - found**2, LEAST_EIGENVALUE)).sum()),
@@ -403,15 +403,15 @@ def with_dependence(
     moments = trained.moments
     at = np.flatnonzero(np.isin(dependence.columns, trained.plan.numbers))
     covariances = []
-    for own, added in zip(moments.covariances, dependence.coherence, strict=True):
-        deviations = np.sqrt(np.diagonal(own))
-        root = _factor(own / np.outer(deviations, deviations), dependence.groups[at])
+    for covariance, added in zip(moments.covariances, dependence.coherence, strict=True):
+        deviations = np.sqrt(np.diagonal(covariance))
+        root = _block_root(covariance / np.outer(deviations, deviations), dependence.groups[at])
         root = root * deviations[:, None]
         covariances.append(root @ added[np.ix_(at, at)] @ root.T)
     return replace(trained, moments=moments._replace(covariances=np.stack(covariances)))
 
 
-def _of_first_holders(
+def _scores_of_first_holders(
     columns: IntArray, presence: BoolArray, arrays: Sequence[FloatArray]
 ) -> FloatArray:
     """Return the scores of all columns, each from the first party that holds it."""
@@ -447,17 +447,17 @@ def _coherence(
         Square of the largest eigenvalue of independent columns.
     """
     known = known_groups(~apart)
-    root = np.linalg.inv(_factor(completed(correlations, *known), groups))
+    root = np.linalg.inv(_block_root(completed(correlations, *known), groups))
     values, vectors = np.linalg.eigh(root @ correlations @ root.T)
     excess = (values - 1.0) ** 2
     left = np.maximum(excess - chance * np.maximum(1.0 - excess, 0.0), 0.0)
     values = np.maximum(1.0 + np.copysign(np.sqrt(left), values - 1.0), LEAST_EIGENVALUE)
     coherence = np.asarray((vectors * values) @ vectors.T)
-    root = np.linalg.inv(_factor(completed(coherence, *known), groups))
+    root = np.linalg.inv(_block_root(completed(coherence, *known), groups))
     return np.asarray(root @ coherence @ root.T)
 
 
-def _factor(matrix: FloatArray, groups: IntArray) -> FloatArray:
+def _block_root(matrix: FloatArray, groups: IntArray) -> FloatArray:
     """Return F with F F' = matrix, block triangular in the order of the groups.
 
     A group's own block is symmetric: of all roots, it changes the group's scores least.
@@ -467,15 +467,15 @@ def _factor(matrix: FloatArray, groups: IntArray) -> FloatArray:
     order = np.argsort(groups, kind="stable")
     factor = np.linalg.cholesky(positive[np.ix_(order, order)])
     for group in np.unique(groups):
-        own = np.flatnonzero(groups[order] == group)
-        left, _, right = np.linalg.svd(factor[np.ix_(own, own)])
-        factor[:, own] = factor[:, own] @ (right.T @ left.T)
+        of_group = np.flatnonzero(groups[order] == group)
+        left, _, right = np.linalg.svd(factor[np.ix_(of_group, of_group)])
+        factor[:, of_group] = factor[:, of_group] @ (right.T @ left.T)
     result = np.zeros_like(matrix)
     result[np.ix_(order, order)] = factor
     return result
 
 
-def _unexplained(projections: FloatArray, correlations: FloatArray) -> FloatArray:
+def _excess_correlations(projections: FloatArray, correlations: FloatArray) -> FloatArray:
     """Return by how much polynomials correlate more than those of normal variables, (k, k).
 
     Parameters
@@ -502,7 +502,7 @@ def _unexplained(projections: FloatArray, correlations: FloatArray) -> FloatArra
     return np.asarray(np.take_along_axis(differences, best[None], axis=0)[0])
 
 
-def _largest(columns: IntArray, correlations: FloatArray) -> DependentPair:
+def _strongest_pair(columns: IntArray, correlations: FloatArray) -> DependentPair:
     i, j = np.unravel_index(int(first_largest(np.abs(correlations))), correlations.shape)
     first, second = sorted((int(columns[i]), int(columns[j])))
     return DependentPair(first, second, float(correlations[i, j]))

@@ -85,7 +85,7 @@ class PartyLeaves(LeafLayer):
 
     def log_densities(self, values: FloatArray, result: FloatArray) -> None:
         """Put the log density of each output and row into ``result``, shape (L, n)."""
-        result[:] = self._gathered("densities", values)
+        result[:] = self._asked_by_leaf("densities", values)
 
     def state_log_densities(
         self, values: FloatArray, column: int, num_states: int
@@ -93,7 +93,7 @@ class PartyLeaves(LeafLayer):
         """Yield log densities (L, n) with each state of a category in turn."""
         unknown = values.copy()
         unknown[:, column] = np.nan
-        answers = self._asked("classes", {"column": self.names[column]}, unknown)
+        answers = self._query_parties("classes", {"column": self.names[column]}, unknown)
         for state in range(num_states):
             # A party that does not hold the category answers once for all states.
             yield self._by_leaf(
@@ -103,7 +103,7 @@ class PartyLeaves(LeafLayer):
 
     def peaks(self, values: FloatArray) -> FloatArray:
         """Log density of each output's best explanation of the row, shape (L, n)."""
-        return self._gathered("peaks", values)
+        return self._asked_by_leaf("peaks", values)
 
     def moments(
         self, values: FloatArray, column: int, holders: Sequence[int], flows: FloatArray
@@ -113,8 +113,8 @@ class PartyLeaves(LeafLayer):
         for k, number in enumerate(holders):
             output = self.outputs[number]
             by_party[output.party][:, output.index] = flows[k]
-        requests: list[Arrays] = [{"flows": own} for own in by_party]
-        answers = self._asked("moments", {"column": self.names[column]}, values, requests)
+        requests: list[Arrays] = [{"flows": flows_of_party} for flows_of_party in by_party]
+        answers = self._query_parties("moments", {"column": self.names[column]}, values, requests)
         mean, square = sum((one["moments"] for one in answers), np.zeros((2, len(values))))
         return mean, np.maximum(square - mean**2, 0.0)
 
@@ -128,19 +128,19 @@ class PartyLeaves(LeafLayer):
         chosen = [np.zeros((len(values), size), dtype=np.uint8) for size in self.sizes]
         for output, rows in zip(self.outputs, arriving, strict=True):
             chosen[output.party][rows, output.index] = 1
-        requests: list[Arrays] = [{"chosen": own} for own in chosen]
+        requests: list[Arrays] = [{"chosen": marks} for marks in chosen]
         # Seed 0 stands for the most probable values.
         config = {"seed": 0 if rng is None else int(rng.integers(1, 2**31))}
         result = np.where(np.isnan(self.given), values, self.given)
         for holds, answer in zip(
-            self.presence, self._asked("filled", config, values, requests), strict=True
+            self.presence, self._query_parties("filled", config, values, requests), strict=True
         ):
-            own = np.where(answer["known"] > 0, answer["values"], np.nan)
-            result[:, holds] = np.where(np.isnan(result[:, holds]), own, result[:, holds])
+            filled = np.where(answer["known"] > 0, answer["values"], np.nan)
+            result[:, holds] = np.where(np.isnan(result[:, holds]), filled, result[:, holds])
         return result
 
-    def _gathered(self, query: str, values: FloatArray) -> FloatArray:
-        answers = self._asked(query, {}, values)
+    def _asked_by_leaf(self, query: str, values: FloatArray) -> FloatArray:
+        answers = self._query_parties(query, {}, values)
         return self._by_leaf([answer["densities"][0] for answer in answers], len(values))
 
     def _by_leaf(self, densities: Sequence[FloatArray], num_rows: int) -> FloatArray:
@@ -153,7 +153,7 @@ class PartyLeaves(LeafLayer):
             )
         return np.stack([densities[one.party][:, one.index] for one in self.outputs])
 
-    def _asked(
+    def _query_parties(
         self,
         query: str,
         config: Mapping[str, Any],

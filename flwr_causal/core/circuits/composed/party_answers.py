@@ -80,8 +80,10 @@ def filled(
     for k, circuit in enumerate(circuits):
         rows = np.flatnonzero(chosen[:, k])
         if len(rows):
-            own = values[rows]
-            full = circuit.peak_layers.mpe(own) if rng is None else circuit.layers.sample(own, rng)
+            part = values[rows]
+            full = (
+                circuit.peak_layers.mpe(part) if rng is None else circuit.layers.sample(part, rng)
+            )
             result[np.ix_(rows, np.array(circuit.scope))] = full[:, circuit.scope]
     return result
 

@@ -62,16 +62,16 @@ class PartyCircuits(NamedTuple):
     def rows(self) -> list[list[int]]:
         """Rows that each circuit of each task was trained on, as `composition.factors_of` asks."""
         return [
-            np.bincount(own, minlength=size).tolist()
-            for own, size in zip(self.labels.T, self.sizes, strict=True)
+            np.bincount(clusters, minlength=size).tolist()
+            for clusters, size in zip(self.labels.T, self.sizes, strict=True)
         ]
 
     def class_rows(self, classes: IntArray, num_classes: int) -> IntArray:
         """Return the rows of each class and circuit, shape (classes, number of circuits)."""
         tables = []
-        for own, size in zip(self.labels.T, self.sizes, strict=True):
+        for clusters, size in zip(self.labels.T, self.sizes, strict=True):
             table = np.zeros((num_classes, size), dtype=np.int64)
-            np.add.at(table, (classes, own), 1)
+            np.add.at(table, (classes, clusters), 1)
             tables.append(table)
         return np.concatenate(tables, axis=1)
 
@@ -138,17 +138,17 @@ def train_party(
     sizes = []
     for t, task in enumerate(tasks):
         columns = list(task.columns)
-        own = Domain(tuple(domain.variables[j] for j in columns))
+        part = Domain(tuple(domain.variables[j] for j in columns))
         rows = values[:, columns]
         number = num_clusters if task.clustered else 1
         split = cluster_labels(
-            own, rows, number, seed=seed, classes=classes, minimum_count=minimum_count
+            part, rows, number, seed=seed, classes=classes, minimum_count=minimum_count
         )
         place = columns.index(target) if target in columns else None
         if task.clustered or learner is None:
-            made = _circuits(own, rows, split, learner, place, seed)
+            made = _circuits_of_clusters(part, rows, split, learner, place, seed)
         else:
-            made = [learner.learn(own, rows, seed)]
+            made = [learner.learn(part, rows, seed)]
         roots = [circuit.root_in(domain) for circuit in made]
         if task.clustered:
             labels[:, t] = split
@@ -207,12 +207,12 @@ def cluster_labels(
     if classes is not None:
         labels = labels * (int(classes.max()) + 1) + classes
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return _without_small(
+    return _without_small_clusters(
         labels, np.zeros_like(labels) if classes is None else classes, minimum_count
     )
 
 
-def _without_small(labels: IntArray, classes: IntArray, minimum_count: int) -> IntArray:
+def _without_small_clusters(labels: IntArray, classes: IntArray, minimum_count: int) -> IntArray:
     """Return the labels with clusters of too few rows merged into others, without gaps."""
     labels = labels.copy()
     while True:
@@ -222,13 +222,13 @@ def _without_small(labels: IntArray, classes: IntArray, minimum_count: int) -> I
         if counts[smallest] >= minimum_count or len(present) == 1:
             return np.unique(labels, return_inverse=True)[1].astype(np.int64)
         others = present[present != smallest]
-        own = classes[labels == smallest][0]
-        alike = np.intersect1d(others, labels[classes == own])
+        of_smallest = classes[labels == smallest][0]
+        alike = np.intersect1d(others, labels[classes == of_smallest])
         candidates = alike if len(alike) else others
         labels[labels == smallest] = candidates[counts[candidates].argmax()]
 
 
-def _circuits(
+def _circuits_of_clusters(
     domain: Domain,
     values: FloatArray,
     labels: IntArray,
@@ -254,18 +254,18 @@ def cluster_circuits(
     all rows.
     """
     return [
-        _with_empty(domain, values, values[labels == k], learner, seed)
+        _circuit_of_cluster(domain, values, values[labels == k], learner, seed)
         for k in range(int(labels.max()) + 1)
     ]
 
 
-def _with_empty(
-    domain: Domain, values: FloatArray, own: FloatArray, learner: Learner, seed: int
+def _circuit_of_cluster(
+    domain: Domain, values: FloatArray, cluster: FloatArray, learner: Learner, seed: int
 ) -> Circuit:
     """Return the circuit of a cluster's own rows, of which some numbers may have no value."""
-    empty = np.isnan(own).all(axis=0) & (domain.num_states == 0)
+    empty = np.isnan(cluster).all(axis=0) & (domain.num_states == 0)
     if not empty.any():
-        return learner.learn(domain, own, seed)
+        return learner.learn(domain, cluster, seed)
 
     def root(columns: list[int], learner: Learner, rows: FloatArray) -> Node:
         part = Domain(tuple(domain.variables[j] for j in columns))
@@ -273,7 +273,7 @@ def _with_empty(
 
     roots = [root([j], LearnSPN(), values) for j in np.flatnonzero(empty).tolist()]
     known = np.flatnonzero(~empty).tolist()
-    return Circuit(domain, joined([*roots, *([root(known, learner, own)] if known else [])]))
+    return Circuit(domain, joined([*roots, *([root(known, learner, cluster)] if known else [])]))
 
 
 def elliptical_circuits(
@@ -305,16 +305,16 @@ def elliptical_circuits(
     num_clusters = int(labels.max()) + 1
     factors: list[list[Node]] = [list(constant.values()) for _ in range(num_clusters)]
     if len(numbers):
-        for own, leaf in zip(
-            factors, _elliptical(domain, values, numbers, labels, seed), strict=True
+        for nodes, leaf in zip(
+            factors, _elliptical_leaves(domain, values, numbers, labels, seed), strict=True
         ):
-            own.append(leaf)
+            nodes.append(leaf)
     for column in np.flatnonzero(states):
         counts = np.full((num_clusters, states[column]), STATE_SMOOTHING)
         np.add.at(counts, (labels, values[:, column].astype(np.int64)), 1.0)
-        for own, row in zip(factors, counts, strict=True):
-            own.append(Categorical(int(column), row / row.sum()))
-    return [Circuit(domain, joined(own)) for own in factors]
+        for nodes, row in zip(factors, counts, strict=True):
+            nodes.append(Categorical(int(column), row / row.sum()))
+    return [Circuit(domain, joined(nodes)) for nodes in factors]
 
 
 def constant_leaves(domain: Domain, values: FloatArray) -> dict[int, Gaussian]:
@@ -342,7 +342,7 @@ def constant_leaves(domain: Domain, values: FloatArray) -> dict[int, Gaussian]:
     return found
 
 
-def _elliptical(
+def _elliptical_leaves(
     domain: Domain,
     values: FloatArray,
     numbers: IntArray,

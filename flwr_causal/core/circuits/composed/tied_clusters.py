@@ -30,14 +30,14 @@ Lazarsfeld & Henry: Latent structure analysis, 1968.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.circuits import em
 from flwr_causal.core.circuits.composed.composition import Composition
 from flwr_causal.core.circuits.nodes import joined, mixed
-from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -123,8 +123,8 @@ def by_known_classes(
             )
     # A row is in one cluster of each of its party's groups: each group counts all rows.
     per_group = [
-        np.stack([given[one.party][:, one.index] for one in own], axis=1)
-        for own in factors.clusters
+        np.stack([given[one.party][:, one.index] for one in group], axis=1)
+        for group in factors.clusters
     ]
     weights = np.sum([counts.sum(axis=1) for counts in per_group], axis=0)
     known = weights > 0
@@ -155,8 +155,8 @@ def from_latent_classes(domain: Domain, factors: Factors, model: LatentClasses) 
         raise ConfigError(f"the latent classes are of other clusters than {factors.sizes}")
     children = []
     for r in range(len(model.weights)):
-        own = zip(factors.clusters, model.tables, strict=True)
-        children.append(joined([mixed(group, table[r]) for group, table in own]))
+        pairs = zip(factors.clusters, model.tables, strict=True)
+        children.append(joined([mixed(group, table[r]) for group, table in pairs]))
     root = joined([*factors.shared, mixed(children, model.weights)])
     return Composition(domain, root, factors.num_outputs)
 
@@ -171,8 +171,8 @@ def group_evidence(factors: Factors, evidence: Sequence[FloatArray]) -> list[Flo
             f"{expected}: align rows by ids that all parties have"
         )
     return [
-        np.stack([evidence[one.party][:, one.index] for one in own], axis=1)
-        for own in factors.clusters
+        np.stack([evidence[one.party][:, one.index] for one in group], axis=1)
+        for group in factors.clusters
     ]
 
 
@@ -209,8 +209,8 @@ class LatentClasses:
 
     def log_likelihood(self, evidence: Sequence[FloatArray]) -> FloatArray:
         """Log-likelihood of each row, shape (n,); see `fit_latent_classes` for the evidence."""
-        scaled, peaks = _scaled(evidence)
-        classes = self.weights * _in_classes(scaled, self.tables)[1]
+        scaled, peaks = _scaled_likelihoods(evidence)
+        classes = self.weights * _class_likelihoods(scaled, self.tables)[1]
         with np.errstate(divide="ignore"):  # impossible without smoothing
             return np.asarray(np.log(classes.sum(axis=1)) + peaks)
 
@@ -267,14 +267,14 @@ def fit_latent_classes(
             f"latent classes need at least 1 class and 1 start and no negative smoothing, got "
             f"{num_classes}, {restarts} and {smoothing}"
         )
-    scaled, peaks = _scaled(evidence)
+    scaled, peaks = _scaled_likelihoods(evidence)
     rows = np.ones(len(peaks)) if counts is None else np.asarray(counts, dtype=np.float64)
     rng = np.random.default_rng(seed)
     frequencies = [_frequencies(one, rows) for one in scaled]
     found: list[LatentClasses] = []
     for _ in range(restarts):
         start = tuple(rng.dirichlet(np.ones(one.shape[1]), num_classes) for one in scaled)
-        found.append(_em(scaled, peaks, rows, frequencies, start, smoothing, max_steps))
+        found.append(_fit_from(scaled, peaks, rows, frequencies, start, smoothing, max_steps))
     return found[int(first_largest([one.history[-1] for one in found]))]
 
 
@@ -313,18 +313,18 @@ def choose_num_classes(
     scores = []
     for num_classes in candidates:
         score = 0.0
-        for own in held:
-            kept, judged = np.flatnonzero(rows > own), np.flatnonzero(own)
+        for fold in held:
+            kept, judged = np.flatnonzero(rows > fold), np.flatnonzero(fold)
             if not len(kept) or not len(judged):
                 continue
             model = fit_latent_classes(
                 [one[kept] for one in evidence],
                 num_classes,
-                counts=(rows - own)[kept],
+                counts=(rows - fold)[kept],
                 restarts=1,
                 seed=seed,
             )
-            score += float(own[judged] @ model.log_likelihood([one[judged] for one in evidence]))
+            score += float(fold[judged] @ model.log_likelihood([one[judged] for one in evidence]))
         scores.append(score)
     return candidates[int(first_largest(scores))]
 
@@ -335,7 +335,7 @@ def class_candidates(sizes: Sequence[int]) -> tuple[int, ...]:
     return (*(2**k for k in range(most.bit_length()) if 2**k < most), most)
 
 
-def _em(
+def _fit_from(
     scaled: Sequence[FloatArray],
     peaks: FloatArray,
     rows: FloatArray,
@@ -344,40 +344,49 @@ def _em(
     smoothing: float,
     max_steps: int,
 ) -> LatentClasses:
-    num_classes, total = len(tables[0]), rows.sum()
+    num_classes = len(tables[0])
     class_smoothing = CLASS_SMOOTHING if smoothing else 0.0
-    weights = np.full(num_classes, 1.0 / num_classes)
-    history: list[float] = []
-    for step in range(max_steps + 1):
-        check_deadline()
-        parts, together = _in_classes(scaled, tables)
-        joint = weights * together
-        density = joint.sum(axis=1)
-        value = float(rows @ (np.log(density) + peaks))
-        value += class_smoothing * float(np.log(np.maximum(weights, 1e-300)).sum())
+
+    def expectation(model: LatentClasses, _: int) -> tuple[list[FloatArray], FloatArray]:
+        parts, together = _class_likelihoods(scaled, model.tables)
+        return parts, model.weights * together
+
+    def objective(model: LatentClasses, expected: tuple[list[FloatArray], FloatArray]) -> float:
+        value = float(rows @ (np.log(expected[1].sum(axis=1)) + peaks))
+        value += class_smoothing * float(np.log(np.maximum(model.weights, 1e-300)).sum())
         if smoothing:
             value += smoothing * sum(
-                float((np.log(table) @ own).sum())
-                for table, own in zip(tables, frequencies, strict=True)
+                float((np.log(table) @ freq).sum())
+                for table, freq in zip(model.tables, frequencies, strict=True)
             )
-        done = len(history) > 0 and value - history[-1] < TOLERANCE * total
-        history.append(value)
-        if done or step == max_steps:
-            break
-        posterior = joint * (rows / density)[:, None]
+        return value
+
+    def maximisation(
+        model: LatentClasses, expected: tuple[list[FloatArray], FloatArray], _: int
+    ) -> LatentClasses:
+        parts, joint = expected
+        posterior = joint * (rows / joint.sum(axis=1))[:, None]
         weights = posterior.sum(axis=0) + class_smoothing
-        weights = weights / weights.sum()
-        tables = tuple(
-            _normalised(
-                table * (_ratio(posterior, part).T @ one) + smoothing * own,
-                table,
-            )
-            for table, part, one, own in zip(tables, parts, scaled, frequencies, strict=True)
-        )
-    return LatentClasses(weights, tables, tuple(history))
+        expected_tables = [
+            table * (_ratio(posterior, part).T @ one) + smoothing * freq
+            for table, part, one, freq in zip(model.tables, parts, scaled, frequencies, strict=True)
+        ]
+        tables = tuple(map(_normalised, expected_tables, model.tables))
+        return LatentClasses(weights / weights.sum(), tables)
+
+    start = LatentClasses(np.full(num_classes, 1.0 / num_classes), tables)
+    model, history = em.local(
+        start,
+        expectation,
+        maximisation,
+        steps=max_steps,
+        objective=objective,
+        tolerance=TOLERANCE * rows.sum(),
+    )
+    return replace(model, history=history)
 
 
-def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
+def _scaled_likelihoods(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
     """Return likelihoods divided by that of each row's best cluster, and the logs of these.
 
     The logs of the divisors are summed over the groups, shape (n,).
@@ -397,7 +406,7 @@ def _scaled(evidence: Sequence[FloatArray]) -> tuple[list[FloatArray], FloatArra
     return scaled, peaks
 
 
-def _in_classes(
+def _class_likelihoods(
     scaled: Sequence[FloatArray], tables: Sequence[FloatArray]
 ) -> tuple[list[FloatArray], FloatArray]:
     """Return the likelihood of each row in each class: by group, and of all groups, (n, R) each."""

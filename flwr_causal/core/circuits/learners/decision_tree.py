@@ -128,8 +128,8 @@ class DecisionTree:
         nodes, member = np.unique(box, return_inverse=True)
         counts = np.bincount(member)
         factors: list[list[Node]] = [[] for _ in nodes]
-        for own, leaf in zip(factors, self._classes(domain, values, target, member), strict=True):
-            own.append(leaf)
+        for one, leaf in zip(factors, self._classes(domain, values, target, member), strict=True):
+            one.append(leaf)
         for j, (column, order) in enumerate(zip(growth.columns, growth.orders, strict=True)):
             cuts, boxes = _boxes(growth.tree.tree_, j, nodes)
             if order is None:
@@ -140,9 +140,9 @@ class DecisionTree:
                 made = state_leaves(
                     column, values[:, column], member, cuts, boxes, order, self.smoothing
                 )
-            for own, leaf in zip(factors, made, strict=True):
-                own.append(leaf)
-        return Circuit(domain, mixed([joined(own) for own in factors], counts))
+            for one, leaf in zip(factors, made, strict=True):
+                one.append(leaf)
+        return Circuit(domain, mixed([joined(one) for one in factors], counts))
 
     def grow(self, domain: Domain, values: FloatArray, seed: int = 0) -> TreeGrowth:
         """Return the tree; arguments and errors as of :meth:`learn`."""
@@ -316,10 +316,10 @@ def number_leaves(
     masses = smoothing * prior / prior.sum(axis=1, keepdims=True)
     share = np.where(inside, shares, 0.0)
     for k in range(len(wide) + 1):
-        own = whole == k
-        total = share[:, own].sum(axis=1, keepdims=True)
-        masses[:, own] += rows[:, [k]] * np.divide(
-            share[:, own], total, out=np.zeros_like(share[:, own]), where=total > 0
+        of_bin = whole == k
+        total = share[:, of_bin].sum(axis=1, keepdims=True)
+        masses[:, of_bin] += rows[:, [k]] * np.divide(
+            share[:, of_bin], total, out=np.zeros_like(share[:, of_bin]), where=total > 0
         )
     masses /= masses.sum(axis=1, keepdims=True)
     tail = (wide[-1] - wide[0]) / num_bins

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.circuits import em
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
@@ -223,9 +224,9 @@ class RegionNetwork:
         found[self.regions[g, r, v], r] = g * replicas + r
         region = found[column]
         number = np.empty_like(region)
-        for own, counted in zip(region.T, number.T, strict=True):
-            order, sizes = np.argsort(own, kind="stable"), np.bincount(own)
-            counted[order] = np.arange(len(own)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        for regions, counted in zip(region.T, number.T, strict=True):
+            order, sizes = np.argsort(regions, kind="stable"), np.bincount(regions)
+            counted[order] = np.arange(len(regions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return region, number
 
     def by_region(self, values: FloatArray) -> FloatArray:
@@ -257,8 +258,8 @@ class RegionNetwork:
         numbers = ((values - self.shift) / self.scale).T[self.numbers]
         column, state = self.states
         present, x = ~np.isnan(numbers), np.nan_to_num(numbers)
-        own = [present, x, x * x, values.T[column] == state[:, None]]
-        return np.concatenate([part.astype(self.precision) for part in own])
+        parts = [present, x, x * x, values.T[column] == state[:, None]]
+        return np.concatenate([part.astype(self.precision) for part in parts])
 
     def counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
         """E-step: return the expected counts of rows (n, d).
@@ -268,7 +269,7 @@ class RegionNetwork:
         dict of arrays
             ``statistics`` (F, R, K), sums of statistics weighted by the probability that the row
             uses the unit; ``layers`` and ``root``, expected numbers of rows that use each weight;
-            ``log_densities`` (1,), the sum over the rows.
+            ``rows`` (1,), their number; ``log_densities`` (1,), the sum over the rows.
 
         Raises
         ------
@@ -278,14 +279,14 @@ class RegionNetwork:
         k = parameters["means" if len(self.numbers) else "probabilities"].shape[2]
         size = max(1, PRODUCTS // (self.regions[..., 0].size * k * k))
         parts = [values[at : at + size] for at in range(0, max(len(values), 1), size)]
-        return add(self._counts(parameters, part) for part in parts)
+        return add(self._counts_of_part(parameters, part) for part in parts)
 
-    def _counts(self, parameters: Arrays, values: FloatArray) -> Arrays:
-        own = {name: array.astype(self.precision) for name, array in parameters.items()}
-        k, n = own["means" if len(self.numbers) else "probabilities"].shape[2], len(values)
-        layers = [w.reshape(-1, w.shape[2], k * k) for w in self.layers(own["layers"], k)]
+    def _counts_of_part(self, parameters: Arrays, values: FloatArray) -> Arrays:
+        rounded = {name: array.astype(self.precision) for name, array in parameters.items()}
+        k, n = rounded["means" if len(self.numbers) else "probabilities"].shape[2], len(values)
+        layers = [w.reshape(-1, w.shape[2], k * k) for w in self.layers(rounded["layers"], k)]
         statistics = self.by_region(self.statistics(values)[:, None])
-        below = self._factors(own).transpose(0, 2, 1) @ statistics  # (G R, K, n): log densities
+        below = self._factors(rounded).transpose(0, 2, 1) @ statistics  # (G R, K, n): log densities
         seen = []
         for weights in layers:
             half, peaks = len(weights), below.max(axis=1, keepdims=True)
@@ -297,7 +298,7 @@ class RegionNetwork:
             below = np.log(sums) + peaks[:half] + peaks[half:]
             seen.append((weights, products, sums))
         with np.errstate(divide="ignore"):
-            joint = below.swapaxes(0, 1) + np.log(own["root"])[:, :, None]  # (C, R, n)
+            joint = below.swapaxes(0, 1) + np.log(rounded["root"])[:, :, None]  # (C, R, n)
         if self.target is not None:
             given = values[:, self.target]
             classes = np.arange(len(joint))[:, None]
@@ -321,16 +322,17 @@ class RegionNetwork:
             "statistics": (statistics @ flows.swapaxes(1, 2))[self.places],
             "layers": np.concatenate(used[::-1]),
             "root": chosen.sum(axis=2),
+            "rows": np.array([float(n)]),
             "log_densities": densities.sum(keepdims=True),
         }
         return {name: array.astype(np.float64) for name, array in found.items()}
 
-    def _factors(self, own: Mapping[str, FloatArray]) -> FloatArray:
+    def _factors(self, given: Mapping[str, FloatArray]) -> FloatArray:
         """Return the factors of the statistics by leaf region, (G R, most, K)."""
-        means, variances = own["means"], own["variances"]
+        means, variances = given["means"], given["variances"]
         constants = -0.5 * (means * means / variances + np.log(variances * (2.0 * np.pi)))
         constants = constants - np.log(self.scale[self.numbers])[:, None, None].astype(means.dtype)
-        factors = [constants, means / variances, -0.5 / variances, np.log(own["probabilities"])]
+        factors = [constants, means / variances, -0.5 / variances, np.log(given["probabilities"])]
         return self.by_region(np.concatenate(factors))
 
     def expected(self, parameters: Arrays) -> Arrays:
@@ -405,40 +407,41 @@ class RegionNetwork:
             factors: list[Node] = []
             for j in columns:
                 if self.num_states[j]:
-                    own = probabilities[self.states[0] == j, r, u]
-                    factors.append(Categorical(j, _summing_to_one(own)))
+                    shares = probabilities[self.states[0] == j, r, u]
+                    factors.append(Categorical(j, _summing_to_one(shares)))
                 else:
                     place = np.searchsorted(self.numbers, j), r, u
                     mean = means[place] * self.scale[j] + self.shift[j]
                     factors.append(Gaussian(j, mean, math.sqrt(variances[place]) * self.scale[j]))
             return joined(factors) if factors else None
 
-        def sums(weights: FloatArray, left: Sums, right: Sums) -> Sums:
+        def region_sums(weights: FloatArray, left: Nodes, right: Nodes) -> Nodes:
             pairs = [[one for one in (a, b) if one is not None] for a in left for b in right]
             if not pairs[0]:
                 return [None] * len(weights)
             children = [joined(pair) for pair in pairs]
-            return [Sum(children, _summing_to_one(own.ravel())) for own in weights]
+            return [Sum(children, _summing_to_one(row.ravel())) for row in weights]
 
         tops = []
         for r in range(self.regions.shape[1]):
-            columns = [[j for j in own if j >= 0] for own in self.regions[:, r].tolist()]
-            level: list[Sums] = [[unit(own, r, u) for u in range(k)] for own in columns]
+            columns = [[j for j in region if j >= 0] for region in self.regions[:, r].tolist()]
+            level: list[Nodes] = [[unit(region, r, u) for u in range(k)] for region in columns]
             for layer in self.layers(weights, k):
                 half = len(layer)
-                level = [sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
+                level = [region_sums(layer[b, r], level[b], level[b + half]) for b in range(half)]
             tops.append([one for one in level[0] if one is not None])
         children: list[Node] = [top[c] for c in range(len(root)) for top in tops]
         if self.target is not None:
             classes = np.repeat(np.eye(len(root)), len(tops), axis=0)
             children = [
-                Product([Categorical(self.target, own), child])
-                for own, child in zip(classes, children, strict=True)
+                Product([Categorical(self.target, indicator), child])
+                for indicator, child in zip(classes, children, strict=True)
             ]
         return Sum(children, _summing_to_one(root.ravel()))
 
 
-Sums = list[Node | None]
+#: The sums, or units, of a region; None where it has no column.
+Nodes = list[Node | None]
 
 
 def _by_category(states: FloatArray, first: IntArray) -> FloatArray:
@@ -475,7 +478,7 @@ class EinsumScale(SumsExchange):
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum a party's rows, which may have missing values."""
-        values = _enough(values, plan)
+        values = _rows_of_large_classes(values, plan)
         apart = np.nan_to_num(values - asked["origin"])
         columns = np.repeat(np.arange(len(plan.num_states)), plan.num_states)
         states = [s for number in plan.num_states for s in range(number)]
@@ -550,12 +553,11 @@ class EStep(SumsExchange):
         """Return the counts of a party's rows, which may have missing values."""
         if plan.learner.batches > 1:
             hashed = np.where(np.isnan(values), np.inf, values)
-            own = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
-            values = values[own]
-        values = _enough(values, plan)
+            chosen = row_folds(hashed, plan.learner.batches, plan.seed) == int(asked["fold"][0])
+            values = values[chosen]
+        values = _rows_of_large_classes(values, plan)
         network = _network(plan, asked["regions"].astype(np.int64), asked["shift"], asked["scale"])
-        counts = network.counts({name: asked[name] for name in PARAMETERS}, values)
-        return counts | {"rows": np.array([float(len(values))])}
+        return network.counts({name: asked[name] for name in PARAMETERS}, values)
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
@@ -567,7 +569,7 @@ class EStep(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether more rows are counted than there are."""
+        """Yield a complaint if more rows are counted than there are."""
         if sums["rows"][0] > rows:
             yield f"its sums count {sums['rows'][0]:g} rows, but the party reported {rows}"
 
@@ -575,7 +577,7 @@ class EStep(SumsExchange):
 PARAMETERS = ("means", "variances", "probabilities", "layers", "root")
 
 
-def _enough(values: FloatArray, plan: TrainingPlan) -> FloatArray:
+def _rows_of_large_classes(values: FloatArray, plan: TrainingPlan) -> FloatArray:
     """Return the rows of the classes with at least ``min_rows`` rows."""
     if plan.min_rows == 1:
         return values
@@ -623,18 +625,19 @@ class EinsumTrained(Trained):
     @property
     def shares(self) -> dict[int, FloatArray]:
         """The share of the rows in each state of each category that rows have, by column."""
-        own = np.split(self.states, np.cumsum(self.plan.num_states)[:-1])
-        return {j: rows / rows.sum() for j, rows in enumerate(own) if rows.any()}
+        by_column = np.split(self.states, np.cumsum(self.plan.num_states)[:-1])
+        return {j: rows / rows.sum() for j, rows in enumerate(by_column) if rows.any()}
 
-    def stepped(self, counts: Mapping[str, FloatArray], rows: float, step: float) -> EinsumTrained:
-        """Return the network after an M-step with a step for so many rows."""
+    def stepped(self, counts: Mapping[str, FloatArray], step: float) -> EinsumTrained:
+        """Return the network after an M-step with a step, see `RegionNetwork.stepped`."""
+        rows = float(counts["rows"][0])
         if rows == 0.0:  # the part may have no row
             return self
         options: EinsumNetwork = self.plan.learner
         prior = options.smoothing / self.rows
-        own = self.network.stepped(self.parameters, counts, rows, step, prior, options.variances)
+        made = self.network.stepped(self.parameters, counts, rows, step, prior, options.variances)
         likelihood = float(counts["log_densities"][0]) / rows
-        return replace(self, parameters=own, log_likelihoods=(*self.log_likelihoods, likelihood))
+        return replace(self, parameters=made, log_likelihoods=(*self.log_likelihoods, likelihood))
 
     def with_class_shares(self) -> EinsumTrained:
         """Return the circuit with the classes' shares of all rows, which batches approach."""
@@ -718,21 +721,32 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         self, plan: TrainingPlan, presence: BoolArray | None = None
     ) -> Summing[EinsumTrained]:
         """Train by EM: draw a network, then a step for each batch of each epoch."""
-        trained, steps = (yield from self.start(plan)), self.epochs * self.batches
-        network = trained.network
-        for done in range(steps):
-            counts = yield EStep.ask(
-                fold=np.array([float(done % self.batches)]),
-                regions=network.regions.astype(np.float64),
-                shift=network.shift,
-                scale=network.scale,
-                **trained.parameters,
+        start, steps = (yield from self.start(plan)), self.epochs * self.batches
+        network = start.network
+
+        def expectation(trained: EinsumTrained, done: int) -> Summing[Mapping[str, FloatArray]]:
+            return (
+                yield EStep.ask(
+                    fold=np.array([float(done % self.batches)]),
+                    regions=network.regions.astype(np.float64),
+                    shift=network.shift,
+                    scale=network.scale,
+                    **trained.parameters,
+                )
             )
+
+        def maximisation(
+            trained: EinsumTrained, counts: Mapping[str, FloatArray], done: int
+        ) -> EinsumTrained:
             rows, step = float(counts["rows"][0]), self.cooled(done / steps)
             # Equal rows are in one batch, and batches may therefore differ in size. A batch has the
             # share of as many steps as it has rows in mean batches: every row counts equally.
             step = 1.0 - (1.0 - step) ** (rows * self.batches / trained.rows)
-            trained = trained.stepped(counts, rows, 1.0 if self.batches == 1 else step)
+            return trained.stepped(counts, 1.0 if self.batches == 1 else step)
+
+        trained, _ = yield from em.expectation_maximisation(
+            start, expectation, maximisation, steps=steps
+        )
         return trained.with_class_shares()
 
     def cooled(self, done: float) -> float:
@@ -770,22 +784,22 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         regions = random_regions(plan.columns, self.depth, self.replicas, rng, self.image_shape)
         network = _network(plan, regions, shift, scale)
         states, rows = summed["states"], float(summed["rows"][0])
-        return EinsumTrained(plan, network, states, rows, self._drawn(plan, network, states))
+        return EinsumTrained(plan, network, states, rows, self._draw(plan, network, states))
 
-    def _drawn(self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray) -> Arrays:
+    def _draw(self, plan: TrainingPlan, network: RegionNetwork, states: FloatArray) -> Arrays:
         """Draw the first parameters, about the distributions of the columns."""
         rng = np.random.default_rng([plan.seed, 1])
         k, replicas = self.sums, network.regions.shape[1]
         means = rng.normal(size=(len(network.numbers), replicas, k))
-        own = np.split(states, np.cumsum(plan.num_states)[:-1])  # nothing of a number
+        by_column = np.split(states, np.cumsum(plan.num_states)[:-1])  # nothing of a number
         drawn = [np.zeros((0, replicas, k))]
         for column in plan.categories:
-            shares = ((own[column] + 1.0) / (own[column] + 1.0).sum())[:, None, None]
+            shares = ((by_column[column] + 1.0) / (by_column[column] + 1.0).sum())[:, None, None]
             weights = rng.gamma(CONCENTRATION * shares, size=(len(shares), replicas, k))
             weights += 1e-2 * shares
             drawn.append(weights / weights.sum(axis=0))
         weights = 0.01 + rng.random((sum(math.prod(w[:3]) for w in network.shapes(k)), k * k))
-        classes = np.ones(1) if plan.target is None else own[plan.target] + self.smoothing
+        classes = np.ones(1) if plan.target is None else by_column[plan.target] + self.smoothing
         root = np.repeat(classes[:, None], replicas, axis=1)
         return {
             "means": means,
@@ -816,16 +830,23 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if self.batch_size is None:
             return TrainingBySums.learn(replace(self, batches=1), domain, values, seed)
         plan = self.plan(domain, seed=seed)
-        trained = pooled(self.start(plan), plan, [values])
+        start = pooled(self.start(plan), plan, [values])
         rng = np.random.default_rng(seed)
         few = min(LEAST_BATCHES, len(values) // LEAST_ROWS)
         batches = max(1, few, round(len(values) / self.batch_size))
-        for epoch in range(self.epochs):
-            shuffled = values[rng.permutation(len(values))]
-            for number, rows in enumerate(np.array_split(shuffled, batches)):
-                counts = trained.network.counts(trained.parameters, rows)
-                step = self.cooled((epoch + number / batches) / self.epochs)
-                trained = trained.stepped(counts, len(rows), step)
+        parts = (
+            part
+            for _ in range(self.epochs)
+            for part in np.array_split(values[rng.permutation(len(values))], batches)
+        )
+        trained, _ = em.local(
+            start,
+            lambda trained, _: trained.network.counts(trained.parameters, next(parts)),
+            lambda trained, counts, done: trained.stepped(
+                counts, self.cooled((done // batches + done % batches / batches) / self.epochs)
+            ),
+            steps=self.epochs * batches,
+        )
         return Circuit(domain, trained.network.root(trained.parameters))
 
 

@@ -167,9 +167,9 @@ def head_sums(
     known = LogisticHead(head.weights, head.biases[present])
     fold_of = np.zeros(len(classes), dtype=np.int64) if folds is None else folds
     for fold in range(num_folds):
-        own = np.flatnonzero(fold_of == fold)
-        for start in range(0, len(own), CHUNK):
-            rows = own[start : start + CHUNK]
+        of_fold = np.flatnonzero(fold_of == fold)
+        for start in range(0, len(of_fold), CHUNK):
+            rows = of_fold[start : start + CHUNK]
             f = features[rows][:, present]
             f = f - f.mean(axis=1, keepdims=True)
             labels = place[classes[rows]]
@@ -371,7 +371,7 @@ class RowFeatures(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadChoice:
-    """What held-out rows say of circuit and head.
+    """Errors and log losses of circuit and head on held-out rows, and the choice between them.
 
     Parameters
     ----------
@@ -472,7 +472,7 @@ class ThresholdExchange(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether the counts contradict the party's rows."""
+        """Yield a complaint if the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
 
 
@@ -492,8 +492,8 @@ class ChoiceExchange(SumsExchange):
     circuit_sent: ClassVar[tuple[Sent, ...]]
 
     def __init_subclass__(cls) -> None:
-        own = {one.name: one for one in (*cls.circuit_sent, *cls.kind.sent)}
-        cls.sent = (*own.values(), *CHOICE_SENT)
+        sent = {one.name: one for one in (*cls.circuit_sent, *cls.kind.sent)}
+        cls.sent = (*sent.values(), *CHOICE_SENT)
 
     @classmethod
     @abstractmethod
@@ -512,8 +512,8 @@ class ChoiceExchange(SumsExchange):
             np.empty(features.shape[:2]),
         ]
         for fold, head in enumerate(map(LogisticHead, asked["without_weights"], biases)):
-            own = folds == fold
-            posteriors[1][own] = head.log_posterior(features[own])
+            of_fold = folds == fold
+            posteriors[1][of_fold] = head.log_posterior(features[of_fold])
         index = np.arange(len(classes))
         wrong = [(one.argmax(axis=1) != classes).astype(np.int64) for one in posteriors]
         errors = np.zeros((2, 2))
@@ -525,7 +525,7 @@ class ChoiceExchange(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether the counts contradict the party's rows."""
+        """Yield a complaint if the counts contradict the party's rows."""
         yield from miscounted(sums["errors"], plan, rows)
         # The class of a wrong prediction has at most half of the probability.
         wrong = np.array([sums["errors"][1].sum(), sums["errors"][:, 1].sum()])

@@ -12,7 +12,8 @@ The circuit is that of the pooled rows, however they are split among parties.
 
 A learner has an entry in ``core/circuits/learners/by_name.py``; its options are declared in
 ``core/circuits/learners/options.py``, which the options of FedPC inherit. The exchanges in the
-contract and on the privacy page are made from these classes.
+contract and on the privacy page are made from these classes. EM is the loop of `core.circuits.em`,
+whose expectation asks for sums.
 
 These are pure functions. A strategy transports the arrays between server and parties; `pooled` does
 so for parties in one process.
@@ -140,6 +141,25 @@ class TrainingPlan:
             )
         return labels.astype(np.int64)
 
+    def indicators(self, classes: IntArray, patterns: IntArray | None = None) -> FloatArray:
+        """Return 1 for the class of each row, else 0, shape (n, C).
+
+        Rows of a class of which there are fewer than ``min_rows`` in a pattern are 0: the parties
+        of the pattern all know these rows and their class, so that all leave out the same.
+
+        Parameters
+        ----------
+        classes : ndarray of int64, shape (n,)
+        patterns : ndarray of int64, shape (n,), optional
+            The pattern of each row, rows that the same parties have. Default: all are of one.
+            Without classes the plan of products has checked that there are enough rows of all.
+        """
+        cells = classes
+        if patterns is not None and self.num_classes > 1:
+            cells = patterns * self.num_classes + classes
+        counted = np.bincount(cells)[cells] >= self.min_rows
+        return np.asarray(np.eye(self.num_classes)[classes] * counted[:, None])
+
 
 class SumsRequest(NamedTuple):
     """What a training asks of all parties.
@@ -203,7 +223,7 @@ class SumsExchange(ABC):
 
     @classmethod
     def unfitting(cls, plan: TrainingPlan, asked: Arrays) -> str:
-        """Return how a request is not what the options determine, in words; "" if it is."""
+        """Return what in a request contradicts the options, in words; "" if nothing does."""
         return ""
 
     @classmethod
@@ -257,7 +277,7 @@ class SumsExchange(ABC):
 
 
 def miscounted(counts: FloatArray, plan: TrainingPlan, rows: int, folds: int = 1) -> Iterator[str]:
-    """Yield whether numbers of rows contradict the number that the party has reported.
+    """Yield a complaint if counts contradict the number of rows that the party has reported.
 
     Parameters
     ----------
@@ -275,7 +295,7 @@ def miscounted(counts: FloatArray, plan: TrainingPlan, rows: int, folds: int = 1
 
 
 def impossible(counts: FloatArray, first: FloatArray, squares: FloatArray) -> Iterator[str]:
-    """Yield whether sums are larger than sums of squares allow (Cauchy and Schwarz).
+    """Yield a complaint if sums are larger than sums of squares allow (Cauchy and Schwarz).
 
     Parameters
     ----------
@@ -296,7 +316,7 @@ class Trained(ABC):
         """Return the circuit, and the posterior that predicts the class."""
 
     def warnings(self, model: CircuitModel) -> tuple[str, ...]:
-        """Return what does not fit the rows in the circuit that `model` returned."""
+        """Return warnings where the circuit of `model` misses the distribution of the rows."""
         return ()
 
 

@@ -40,6 +40,41 @@ class Flat(NamedTuple):
     tables: FloatArray
 
 
+class ChowLiuBatch(LeafBatch):
+    """Trees as a forest."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        trees: Any = self.leaves
+        parts = [(np.array([*tree.scope, *[-1] * tree.hidden]), tree.flat) for tree in trees]
+        whole = [k for k, tree in enumerate(trees) if tree.hidden == 0]
+        complete = [parts[k] for k in whole]
+        ends = np.cumsum([0, *(tree.tables.size for _, tree in complete)])
+
+        def joined(arrays: Iterable[FloatArray | IntArray]) -> Any:
+            return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
+
+        with np.errstate(divide="ignore"):
+            logs = np.log(joined(tree.tables for _, tree in complete))
+        columns = joined(columns for columns, _ in complete)
+        self._forest = Forest(
+            parts,
+            np.array(whole, dtype=np.int64),
+            np.unique(columns),
+            np.cumsum([0, *(len(columns) for columns, _ in complete)]),
+            columns,
+            joined(np.where(tree.parents >= 0, at[tree.parents], -1) for at, tree in complete),
+            joined(tree.sizes for _, tree in complete),
+            joined(tree.starts + end for (_, tree), end in zip(complete, ends[:-1], strict=True)),
+            logs,
+        )
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log probability of each tree and row, shape (number of trees, n)."""
+        codes = np.where(np.isnan(values), -1.0, values).T.astype(np.int32, order="C")
+        return self._forest.log_densities(codes)
+
+
 @dataclass(frozen=True, eq=False)
 class ChowLiuTree(Leaf):
     """A tree (or forest) of categories (Chow & Liu 1968).
@@ -69,6 +104,7 @@ class ChowLiuTree(Leaf):
     hidden: int = 0
 
     kind: ClassVar[str] = "chow-liu-tree"
+    batch: ClassVar[type[LeafBatch]] = ChowLiuBatch
 
     def __post_init__(self) -> None:
         scope = scope_of(self.scope)
@@ -256,11 +292,6 @@ class ChowLiuTree(Leaf):
             start += rows * size
         return cls(tuple(scope), tuple(parents), tuple(tables), int(arrays["hidden"]))
 
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return trees, ready to be evaluated together."""
-        return ChowLiuBatch(leaves)
-
 
 def _parents_first(parents: Sequence[int]) -> IntArray:
     """Return positions with parents before their children; a ConfigError for a cycle."""
@@ -382,38 +413,3 @@ class Forest(NamedTuple):
                     places = places + sizes[v] * codes[above[v]]
                 total += logs[places]
         return result
-
-
-class ChowLiuBatch(LeafBatch):
-    """Trees as a forest."""
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        super().__init__(leaves)
-        trees: Any = self.leaves
-        parts = [(np.array([*tree.scope, *[-1] * tree.hidden]), tree.flat) for tree in trees]
-        whole = [k for k, tree in enumerate(trees) if tree.hidden == 0]
-        own = [parts[k] for k in whole]
-        ends = np.cumsum([0, *(tree.tables.size for _, tree in own)])
-
-        def joined(arrays: Iterable[FloatArray | IntArray]) -> Any:
-            return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
-
-        with np.errstate(divide="ignore"):
-            logs = np.log(joined(tree.tables for _, tree in own))
-        columns = joined(columns for columns, _ in own)
-        self._forest = Forest(
-            parts,
-            np.array(whole, dtype=np.int64),
-            np.unique(columns),
-            np.cumsum([0, *(len(columns) for columns, _ in own)]),
-            columns,
-            joined(np.where(tree.parents >= 0, at[tree.parents], -1) for at, tree in own),
-            joined(tree.sizes for _, tree in own),
-            joined(tree.starts + end for (_, tree), end in zip(own, ends[:-1], strict=True)),
-            logs,
-        )
-
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Log probability of each tree and row, shape (number of trees, n)."""
-        codes = np.where(np.isnan(values), -1.0, values).T.astype(np.int32, order="C")
-        return self._forest.log_densities(codes)

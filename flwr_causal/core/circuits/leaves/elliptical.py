@@ -190,6 +190,29 @@ NUM_POINTS = 96
 FAR = 12.0
 
 
+class EllipticalBatch(LeafBatch):
+    """Elliptical leaves; those of equal scope, transform and dof share the transformed rows."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for position, leaf in enumerate(leaves):
+            arrays = leaf.arrays()
+            same = tuple(arrays[name].tobytes() for name in ("dof", "powers", "scales", "reach"))
+            groups.setdefault((leaf.scope, same), []).append(position)
+        self._groups = [
+            _SharedTransform([leaves[k] for k in positions], positions)
+            for positions in groups.values()
+        ]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        result = np.empty((len(self.leaves), len(values)))
+        for group in self._groups:
+            result[group.positions] = group.log_density(values)
+        return result
+
+
 @dataclass(frozen=True, eq=False)
 class Elliptical(Leaf):
     """A normal or t distribution of k numbers, or of their Yeo-Johnson transforms.
@@ -231,6 +254,7 @@ class Elliptical(Leaf):
     reach: FloatArray | None = None
 
     kind: ClassVar[str] = "elliptical"
+    batch: ClassVar[type[LeafBatch]] = EllipticalBatch
 
     def __post_init__(self) -> None:
         scope = scope_of(self.scope)
@@ -297,8 +321,8 @@ class Elliptical(Leaf):
         result = np.zeros(len(transformed))
         for rows, known in by_pattern(missing):
             if known.any():
-                own = self.law.part(known).log_density(transformed[rows][:, known])
-                result[rows] = own + slopes[rows][:, known].sum(axis=1)
+                of_known = self.law.part(known).log_density(transformed[rows][:, known])
+                result[rows] = of_known + slopes[rows][:, known].sum(axis=1)
         return result
 
     def sample(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -308,7 +332,7 @@ class Elliptical(Leaf):
             if not known.all():
                 given = conditional(self.law, known, transformed[rows][:, known])
                 drawn = self._restored(draws(given, rng), ~known)
-                filled[rows] = _merged(filled[rows], drawn, ~known)
+                filled[rows] = _with_columns(filled[rows], drawn, ~known)
         return filled
 
     def mode(self, values: FloatArray) -> FloatArray:
@@ -325,7 +349,7 @@ class Elliptical(Leaf):
             peak = given.means
             if self.powers is not None and self.reach is not None:
                 peak = densest(given, self.powers[~known], self.reach[~known])
-            filled[rows] = _merged(filled[rows], self._restored(peak, ~known), ~known)
+            filled[rows] = _with_columns(filled[rows], self._restored(peak, ~known), ~known)
         return filled
 
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -348,8 +372,8 @@ class Elliptical(Leaf):
                     given.means, sds, given.dof, self.powers[~known], self.reach[~known]
                 )
                 means, squares = means * scales, squares * scales**2
-            first[rows] = _merged(first[rows], means, ~known)
-            second[rows] = _merged(second[rows], squares, ~known)
+            first[rows] = _with_columns(first[rows], means, ~known)
+            second[rows] = _with_columns(second[rows], squares, ~known)
         return first, second
 
     def restrict(self, scope: Sequence[int]) -> Elliptical:
@@ -438,16 +462,11 @@ class Elliptical(Leaf):
             *(arrays[name] if arrays[name].size else None for name in TRANSFORM),
         )
 
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return leaves, ready to be evaluated together."""
-        return EllipticalBatch(leaves)
-
 
 TRANSFORM = ("powers", "scales", "reach")
 
 
-def _merged(rows: FloatArray, filled: FloatArray, where: BoolArray) -> FloatArray:
+def _with_columns(rows: FloatArray, filled: FloatArray, where: BoolArray) -> FloatArray:
     """Return rows with some columns replaced."""
     rows = rows.copy()
     rows[:, where] = filled
@@ -470,27 +489,7 @@ def _symmetric(covariance: FloatArray) -> FloatArray:
     return np.asarray(result)
 
 
-class EllipticalBatch(LeafBatch):
-    """Elliptical leaves; those of equal scope, transform and dof share the transformed rows."""
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        super().__init__(leaves)
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for position, leaf in enumerate(leaves):
-            arrays = leaf.arrays()
-            same = tuple(arrays[name].tobytes() for name in ("dof", "powers", "scales", "reach"))
-            groups.setdefault((leaf.scope, same), []).append(position)
-        self._groups = [_Group([leaves[k] for k in own], own) for own in groups.values()]
-
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Log density of each leaf and row, shape (number of leaves, n)."""
-        result = np.empty((len(self.leaves), len(values)))
-        for group in self._groups:
-            result[group.positions] = group.log_density(values)
-        return result
-
-
-class _Group:
+class _SharedTransform:
     """Leaves of one scope, one transform and one number of degrees of freedom."""
 
     def __init__(self, leaves: Sequence[Any], positions: list[int]) -> None:
@@ -612,21 +611,21 @@ def transformed_moments(
     first, second = np.zeros(means.shape), np.zeros(means.shape)
     for side in (-1.0, 1.0):
         # Mirrored, the lower line is an upper one, and the transform's power p becomes 2 - p.
-        own = powers if side > 0 else 2.0 - powers
-        bound = yeo_johnson.of_signed_log(limit, own)
-        stretch = scale * np.exp(-(own - 1.0) * limit)
+        side_powers = powers if side > 0 else 2.0 - powers
+        bound = yeo_johnson.of_signed_log(limit, side_powers)
+        stretch = scale * np.exp(-(side_powers - 1.0) * limit)
         cut = (bound - side * means) / scale
-        mass, once, twice = _upper_parts(cut, dof)
+        mass, once, twice = _upper_tail(cut, dof)
         start = reach - stretch * cut  # the number is start + stretch z on the line
         first += side * (start * mass + stretch * once)
         second += start**2 * mass + 2 * start * stretch * once + stretch**2 * twice
-        piece = _piece(side * means, scale, dof, own, limit)
+        piece = _inner_moments(side * means, scale, dof, side_powers, limit)
         first += side * piece[0]
         second += piece[1]
     return first, second
 
 
-def _piece(
+def _inner_moments(
     means: FloatArray, scale: FloatArray, dof: float, powers: FloatArray, limit: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the parts of E[u] and E[u^2] from the numbers between 0 and the reach."""
@@ -662,7 +661,7 @@ def _density(standard: FloatArray, dof: float) -> FloatArray:
     return np.asarray(np.exp(constant - 0.5 * (dof + 1) * np.log1p(standard**2 / dof)))
 
 
-def _upper_parts(cut: FloatArray, dof: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _upper_tail(cut: FloatArray, dof: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the integrals of 1, z and z^2 times the standard density from a cut to infinity."""
     density = _density(cut, dof)
     if math.isinf(dof):

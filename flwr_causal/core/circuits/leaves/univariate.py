@@ -80,6 +80,32 @@ class Univariate(Leaf):
         return changed  # type: ignore[no-any-return]
 
 
+class CategoricalBatch(LeafBatch):
+    """Categories as one long table of logarithms."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves)
+        categories = [leaf for leaf in leaves if isinstance(leaf, Categorical)]
+        self._table = np.concatenate([_log_table(leaf.probabilities) for leaf in categories])
+        sizes = np.array([len(leaf.probabilities) for leaf in categories])
+        self._starts = np.cumsum(sizes + 1) - (sizes + 1)
+        # Each column is encoded once for all its leaves.
+        self._column, first, self._row = np.unique(
+            np.array([leaf.column for leaf in categories]), return_index=True, return_inverse=True
+        )
+        self._num_states = sizes[first][:, None]
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Log probability of each leaf and row, shape (number of leaves, n)."""
+        codes: FloatArray = values.T[self._column]
+        missing = np.isnan(codes)
+        if missing.any():
+            codes = np.where(missing, self._num_states, codes)
+        places = codes.astype(np.int64)[self._row]
+        places += self._starts[:, None]
+        return self._table[places]
+
+
 @dataclass(frozen=True, eq=False)
 class Categorical(Univariate):
     """Probabilities of the states of a category.
@@ -95,6 +121,7 @@ class Categorical(Univariate):
     probabilities: FloatArray
 
     kind: ClassVar[str] = "categorical"
+    batch: ClassVar[type[LeafBatch]] = CategoricalBatch
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", scope_of([self.column]))
@@ -142,11 +169,6 @@ class Categorical(Univariate):
         """Return the leaf of given parameters."""
         return cls(scope[0], arrays["probabilities"])
 
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return categories, ready to be evaluated together."""
-        return CategoricalBatch(leaves)
-
 
 def state_codes(column: FloatArray, num_states: int) -> NDArray[np.int64]:
     """Return states as whole numbers, and the number of states for a missing value."""
@@ -169,34 +191,33 @@ def _log_table(given: FloatArray) -> FloatArray:
         return np.append(np.log(given), 0.0)
 
 
-class CategoricalBatch(LeafBatch):
-    """Categories as one long table of logarithms."""
+#: log sqrt(2 pi)
+NORMALISER = 0.5 * math.log(2 * math.pi)
+
+
+class GaussianBatch(LeafBatch):
+    """Normal distributions as arrays of means and standard deviations."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
-        own = [leaf for leaf in leaves if isinstance(leaf, Categorical)]
-        self._table = np.concatenate([_log_table(leaf.probabilities) for leaf in own])
-        sizes = np.array([len(leaf.probabilities) for leaf in own])
-        self._starts = np.cumsum(sizes + 1) - (sizes + 1)
-        # Each column is encoded once for all its leaves.
-        self._column, first, self._row = np.unique(
-            np.array([leaf.column for leaf in own]), return_index=True, return_inverse=True
-        )
-        self._num_states = sizes[first][:, None]
+        normals = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
+        self._column = np.array([leaf.column for leaf in normals])
+        mean = np.array([leaf.mean for leaf in normals])
+        sd = np.array([leaf.sd for leaf in normals])
+        # (x - mean)^2 / (2 sd^2) as the square of a x + b.
+        factor = math.sqrt(0.5) / sd
+        self._factor, self._shift = factor[:, None], (-mean * factor)[:, None]
+        self._constant = -(np.log(sd) + NORMALISER)[:, None]
 
     def log_density(self, values: FloatArray) -> FloatArray:
-        """Log probability of each leaf and row, shape (number of leaves, n)."""
-        codes: FloatArray = values.T[self._column]
-        missing = np.isnan(codes)
-        if missing.any():
-            codes = np.where(missing, self._num_states, codes)
-        places = codes.astype(np.int64)[self._row]
-        places += self._starts[:, None]
-        return self._table[places]
-
-
-#: log sqrt(2 pi)
-NORMALISER = 0.5 * math.log(2 * math.pi)
+        """Log density of each leaf and row, shape (number of leaves, n)."""
+        result = np.ascontiguousarray(values.T)[self._column]
+        result *= self._factor
+        result += self._shift
+        np.square(result, out=result)
+        np.subtract(self._constant, result, out=result)
+        result[np.isnan(result)] = 0.0
+        return np.asarray(result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +237,7 @@ class Gaussian(Univariate):
     sd: float
 
     kind: ClassVar[str] = "gaussian"
+    batch: ClassVar[type[LeafBatch]] = GaussianBatch
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", scope_of([self.column]))
@@ -251,35 +273,35 @@ class Gaussian(Univariate):
         """Return the leaf of given parameters."""
         return cls(scope[0], float(arrays["mean"]), float(arrays["sd"]))
 
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return normal distributions, ready to be evaluated together."""
-        return GaussianBatch(leaves)
 
-
-class GaussianBatch(LeafBatch):
-    """Normal distributions as arrays of means and standard deviations."""
+class HistogramBatch(LeafBatch):
+    """Histograms; the bins of the rows are found once for each column and edges."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves)
-        own = [leaf for leaf in leaves if isinstance(leaf, Gaussian)]
-        self._column = np.array([leaf.column for leaf in own])
-        mean = np.array([leaf.mean for leaf in own])
-        sd = np.array([leaf.sd for leaf in own])
-        # (x - mean)^2 / (2 sd^2) as the square of a x + b.
-        factor = math.sqrt(0.5) / sd
-        self._factor, self._shift = factor[:, None], (-mean * factor)[:, None]
-        self._constant = -(np.log(sd) + NORMALISER)[:, None]
+        groups: dict[tuple[int, bytes], list[int]] = {}
+        histograms = [leaf for leaf in leaves if isinstance(leaf, Histogram)]
+        for position, leaf in enumerate(histograms):
+            groups.setdefault((leaf.column, leaf.edges.tobytes()), []).append(position)
+        self._groups = []
+        for (column, _), positions in groups.items():
+            heights = np.stack([histograms[k]._log_heights for k in positions])
+            tails = np.array([histograms[k].tail for k in positions])
+            self._groups.append((column, histograms[positions[0]].edges, positions, heights, tails))
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log density of each leaf and row, shape (number of leaves, n)."""
-        result = np.ascontiguousarray(values.T)[self._column]
-        result *= self._factor
-        result += self._shift
-        np.square(result, out=result)
-        np.subtract(self._constant, result, out=result)
-        result[np.isnan(result)] = 0.0
-        return np.asarray(result)
+        result = np.empty((len(self.leaves), len(values)))
+        for number, edges, positions, heights, tails in self._groups:
+            column = values[:, number]
+            density = heights[:, np.searchsorted(edges, column, side="right")]
+            beyond = np.maximum(edges[0] - column, column - edges[-1])
+            outside = beyond > 0
+            if outside.any():
+                density[:, outside] -= beyond[outside] / tails[:, None]
+            density[:, np.isnan(column)] = 0.0
+            result[positions] = density
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +325,7 @@ class Histogram(Univariate):
     tail: float
 
     kind: ClassVar[str] = "histogram"
+    batch: ClassVar[type[LeafBatch]] = HistogramBatch
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", scope_of([self.column]))
@@ -378,38 +401,3 @@ class Histogram(Univariate):
     def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Histogram:
         """Return the leaf of given parameters."""
         return cls(scope[0], arrays["edges"], arrays["masses"], float(arrays["tail"]))
-
-    @classmethod
-    def batch(cls, leaves: Sequence[Leaf]) -> LeafBatch:
-        """Return histograms, ready to be evaluated together."""
-        return HistogramBatch(leaves)
-
-
-class HistogramBatch(LeafBatch):
-    """Histograms; the bins of the rows are found once for each column and edges."""
-
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
-        super().__init__(leaves)
-        groups: dict[tuple[int, bytes], list[int]] = {}
-        own = [leaf for leaf in leaves if isinstance(leaf, Histogram)]
-        for position, leaf in enumerate(own):
-            groups.setdefault((leaf.column, leaf.edges.tobytes()), []).append(position)
-        self._groups = []
-        for (column, _), positions in groups.items():
-            heights = np.stack([own[k]._log_heights for k in positions])
-            tails = np.array([own[k].tail for k in positions])
-            self._groups.append((column, own[positions[0]].edges, positions, heights, tails))
-
-    def log_density(self, values: FloatArray) -> FloatArray:
-        """Log density of each leaf and row, shape (number of leaves, n)."""
-        result = np.empty((len(self.leaves), len(values)))
-        for number, edges, positions, heights, tails in self._groups:
-            column = values[:, number]
-            density = heights[:, np.searchsorted(edges, column, side="right")]
-            beyond = np.maximum(edges[0] - column, column - edges[-1])
-            outside = beyond > 0
-            if outside.any():
-                density[:, outside] -= beyond[outside] / tails[:, None]
-            density[:, np.isnan(column)] = 0.0
-            result[positions] = density
-        return result

@@ -12,11 +12,6 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric, upper_triangles
-from flwr_causal.core.circuits.learners.class_conditional.categories import (
-    by_category,
-    log_probabilities,
-    tables_of,
-)
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     ClassMoments,
     Coordinates,
@@ -32,7 +27,13 @@ from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     columns_of,
     triangles_of,
 )
-from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
+from flwr_causal.core.circuits.learners.class_conditional.rows import (
+    NUM_FOLDS,
+    by_category,
+    log_probabilities,
+    rows_of,
+    tables_of,
+)
 from flwr_causal.core.circuits.learners.head import (
     ChoiceExchange,
     Features,
@@ -82,7 +83,7 @@ class LeafScale(SumsExchange):
         """Return the sums over a party's rows, 0 for columns that it does not hold."""
         party = PartyColumns.of(values, plan, asked["patterns"])
         rows = rows_of(values, party.plan)
-        about = rows.numbers - asked["origin"][party.own]
+        about = rows.numbers - asked["origin"][party.places]
         groups = [about[rows.classes == c] for c in range(plan.num_classes)]
         sums = {
             "counts": np.array([[float(len(group))] for group in groups]),
@@ -133,8 +134,8 @@ class Powers(SumsExchange):
     @classmethod
     def unfitting(cls, plan: TrainingPlan, asked: Arrays) -> str:
         """Return whether the powers are others than the learner's."""
-        own = np.array(plan.learner.powers)
-        alike = own.shape == asked["grid"].shape and np.allclose(own, asked["grid"])
+        powers = np.array(plan.learner.powers)
+        alike = powers.shape == asked["grid"].shape and np.allclose(powers, asked["grid"])
         return "" if alike else "has other powers than the run's"
 
     @classmethod
@@ -142,7 +143,7 @@ class Powers(SumsExchange):
         """Return the sums over a party's rows, 0 for columns that it does not hold."""
         party = PartyColumns.of(values, plan, asked["patterns"])
         rows = rows_of(values, party.plan)
-        scale, middle, reach = (asked[name][party.own] for name in ("scale", "middle", "reach"))
+        scale, middle, reach = (asked[name][party.places] for name in ("scale", "middle", "reach"))
         u = rows.numbers / scale
         groups = [u[rows.classes == c] for c in range(plan.num_classes)]
         sums = [power_sums(group, middle, asked["grid"], reach) for group in groups]
@@ -171,9 +172,9 @@ COORDINATES = tuple(
 )
 
 
-def coordinates_of(asked: Arrays, own: IntArray | slice = slice(None)) -> Coordinates:
+def coordinates_of(asked: Arrays, places: IntArray | slice = slice(None)) -> Coordinates:
     """Return the coordinates that were sent, of all columns or some."""
-    return Coordinates(*(asked[name][own] for name in Coordinates._fields))
+    return Coordinates(*(asked[name][places] for name in Coordinates._fields))
 
 
 class LeafMoments(SumsExchange):
@@ -216,18 +217,21 @@ class LeafMoments(SumsExchange):
         """Return the sums over a party's transformed rows, 0 for the other patterns."""
         classes, d, patterns = plan.num_classes, len(plan.numbers), asked["patterns"] > 0
         party = PartyColumns.of(values, plan, asked["patterns"])
-        rows, own, at = rows_of(values, party.plan), party.own, party.pattern
-        z = coordinates_of(asked, own).apply(rows.numbers) - asked["offsets"][rows.classes][:, own]
+        rows, places, at = rows_of(values, party.plan), party.places, party.pattern
+        z = (
+            coordinates_of(asked, places).apply(rows.numbers)
+            - asked["offsets"][rows.classes][:, places]
+        )
         group = rows.folds * classes + rows.classes
         counts = np.zeros((len(patterns), NUM_FOLDS, classes))
         first = np.zeros((len(patterns), NUM_FOLDS, classes, d))
         second = np.zeros((NUM_FOLDS, classes, triangles_of(patterns)[-1].stop))
         order = np.argsort(group, kind="stable")
         starts = np.searchsorted(group[order], np.arange(NUM_FOLDS * classes + 1))
-        for index in range(NUM_FOLDS * classes if len(own) else 0):
+        for index in range(NUM_FOLDS * classes if len(places) else 0):
             part = z[order[starts[index] : starts[index + 1]]]
             fold, c = divmod(index, classes)
-            counts[at, fold, c], first[at, fold, c, own] = len(part), part.sum(axis=0)
+            counts[at, fold, c], first[at, fold, c, places] = len(part), part.sum(axis=0)
             second[fold, c, party.triangle] = upper_triangles(part.T @ part)
         tables = np.zeros((NUM_FOLDS * classes, sum(plan.sizes)))
         tables[:, party.states] = tables_of(rows.categories, group, len(tables), party.plan.sizes)
@@ -241,10 +245,10 @@ class LeafMoments(SumsExchange):
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        own = {"patterns": len(asked["patterns"]), "columns": len(plan.numbers)}
-        own |= {"folds": NUM_FOLDS, "states": sum(plan.sizes)}
+        found = {"patterns": len(asked["patterns"]), "columns": len(plan.numbers)}
+        found |= {"folds": NUM_FOLDS, "states": sum(plan.sizes)}
         pairs = triangles_of(asked["patterns"] > 0)[-1].stop
-        return {**super().sizes(plan, asked), **own, "column pairs": pairs}
+        return {**super().sizes(plan, asked), **found, "column pairs": pairs}
 
     @classmethod
     def doubts(
@@ -259,14 +263,14 @@ class LeafMoments(SumsExchange):
         of_pattern = counts.sum(axis=0)[..., None]
         if of_pattern.any() and (counted != of_pattern)[..., held].any():
             yield "the states of a category do not count the rows of each class"
-        for own in np.moveaxis(counted, -1, 0)[held]:
-            yield from miscounted(own, plan, rows)
-        for one, first, own, place in zip(
+        for counts_of_one in np.moveaxis(counted, -1, 0)[held]:
+            yield from miscounted(counts_of_one, plan, rows)
+        for one, first, columns, place in zip(
             counts, sums["first"], columns_of(patterns), triangles_of(patterns), strict=True
         ):
-            products = symmetric(sums["second"][..., place], len(own))
+            products = symmetric(sums["second"][..., place], len(columns))
             squares = np.diagonal(products, axis1=-2, axis2=-1)
-            yield from impossible(one, first[..., own], squares)
+            yield from impossible(one, first[..., columns], squares)
 
 
 #: Moments and tables of all columns, without each fold of the rows.
@@ -311,22 +315,22 @@ class HeldOut(SumsExchange):
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
         party = PartyColumns.of(values, plan, asked["patterns"])
-        blocks, dof = asked["blocks"][..., party.own].astype(np.int64), dof_of(asked["tails"])
+        blocks, dof = asked["blocks"][..., party.places].astype(np.int64), dof_of(asked["tails"])
         likelihoods, log_losses = np.zeros(len(dof)), np.zeros((blocks.shape[1], len(dof)))
-        if len(party.own):
+        if len(party.places):
             rows, sizes = rows_of(values, party.plan), party.plan.sizes
-            z = coordinates_of(asked, party.own).apply(rows.numbers)
-            means = asked["means"][party.pattern][..., party.own]
+            z = coordinates_of(asked, party.places).apply(rows.numbers)
+            means = asked["means"][party.pattern][..., party.places]
             covariances = symmetric(asked["covariances"][..., party.triangle], z.shape[1])
             tables = asked["tables"][..., party.states]
             with np.errstate(divide="ignore"):
                 log_weights = np.log(asked["weights"])
             for fold in range(NUM_FOLDS):
-                own = rows.folds == fold
-                log_states = log_probabilities(rows.categories[own], tables[fold], sizes)
+                of_fold = rows.folds == fold
+                log_states = log_probabilities(rows.categories[of_fold], tables[fold], sizes)
                 judged = judge(
-                    z[own],
-                    rows.classes[own],
+                    z[of_fold],
+                    rows.classes[of_fold],
                     ClassMoments(means[fold], covariances[fold]),
                     log_weights + log_states.sum(axis=2),
                     blocks[fold],

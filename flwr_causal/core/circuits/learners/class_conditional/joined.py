@@ -101,17 +101,13 @@ class ClassColumns:
         rows : ndarray of float64, shape (n, variables of the joint domain)
             NaN in columns that the party does not hold.
         patterns : ndarray of int64, shape (n,)
-            Which rows the same parties have. Of a class with fewer than ``plan.min_rows`` of them
-            the indicator is 0.
+            The pattern of each row, see `TrainingPlan.indicators`.
         """
         plan = self.plan
         z = np.nan_to_num(self.coordinates.apply(rows[:, list(plan.numbers)]))
         if np.isnan(rows[:, plan.target]).all():
             return np.pad(z, ((0, 0), (0, len(self.owners) - z.shape[1])))
-        classes = plan.classes_of(rows)
-        cells = patterns * plan.num_classes + classes
-        counted = np.bincount(cells)[cells] >= plan.min_rows
-        within = np.eye(plan.num_classes)[classes] * counted[:, None]
+        within = plan.indicators(plan.classes_of(rows), patterns)
         products = within[:, :, None] * z[:, None, list(self.labelled)]
         return np.hstack([z, within, products.reshape(len(z), -1)])
 
@@ -152,13 +148,13 @@ class ClassColumns:
         mean, total = pairwise(products[:d, :d], sums[:d, :d], counts[:d, :d])
         means = np.where(known > 0, products[classes, :d] / np.maximum(known, 1), mean)
         about = means - shares @ means
-        within = _positive(total - np.einsum("c,ci,cj->ij", shares, about, about))
+        within = _positive_definite(total - np.einsum("c,ci,cj->ij", shares, about, about))
         shape = plan.num_classes, len(self.labelled)
-        own = products[d + plan.num_classes :, :d].reshape(*shape, d)
+        of_class = products[d + plan.num_classes :, :d].reshape(*shape, d)
         own_sums = sums[d + plan.num_classes :, :d].reshape(*shape, d)
         number = np.maximum(known, 1)[:, None]
-        own = own / number - own_sums / number * means[:, None]
-        covariances = _chosen(within, own, rows, np.array(self.labelled, dtype=np.int64))
+        of_class = of_class / number - own_sums / number * means[:, None]
+        covariances = _covariances(within, of_class, rows, np.array(self.labelled, dtype=np.int64))
         choice = BlockChoice(np.inf, np.inf, np.zeros(d, dtype=np.int64))
         tables = np.zeros((plan.num_classes, 0))
         moments = ClassMoments(means, covariances)
@@ -172,8 +168,8 @@ class _Fit(NamedTuple):
     log_dets: float
 
 
-def _chosen(
-    within: FloatArray, own: FloatArray, rows: FloatArray, labelled: IntArray
+def _covariances(
+    within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
 ) -> FloatArray:
     """Return the covariance of each class, shape (C, d, d).
 
@@ -181,7 +177,7 @@ def _chosen(
     ----------
     within : ndarray of float64, shape (d, d)
         Of all classes.
-    own : ndarray of float64, shape (C, m, d)
+    of_class : ndarray of float64, shape (C, m, d)
         Of labelled numbers with all numbers, in each class.
     rows : ndarray of float64, shape (C,)
     labelled : ndarray of int64, shape (m,)
@@ -189,7 +185,7 @@ def _chosen(
     shared, classes, m = _shared(within, rows), int((rows > 0).sum()), len(labelled)
     if classes == 1 or not m:
         return shared.covariances
-    separate = _separate(within, own, rows, labelled)
+    separate = _separate(within, of_class, rows, labelled)
     more = (classes - 1) * (m * (m + 1) / 2 + m * (len(within) - m))
     gain = shared.log_dets - separate.log_dets - more * np.log(rows.sum())
     return separate.covariances if gain > 0 else shared.covariances
@@ -201,7 +197,9 @@ def _shared(within: FloatArray, rows: FloatArray) -> _Fit:
     return _Fit(np.repeat(shrunk[None], len(rows), axis=0), rows.sum() * _log_det(shrunk))
 
 
-def _separate(within: FloatArray, own: FloatArray, rows: FloatArray, labelled: IntArray) -> _Fit:
+def _separate(
+    within: FloatArray, of_class: FloatArray, rows: FloatArray, labelled: IntArray
+) -> _Fit:
     """Return covariances of which those of labelled numbers are each class's own.
 
     The shared covariance counts as one row of each class, which may have too few of its own, and is
@@ -212,9 +210,9 @@ def _separate(within: FloatArray, own: FloatArray, rows: FloatArray, labelled: I
     result, explained = np.zeros((len(rows), d, d)), np.zeros((len(others), len(others)))
     log_dets, present = 0.0, rows > 0
     for c in np.flatnonzero(present):
-        block = (rows[c] * own[c] + within[labelled]) / (rows[c] + 1.0)
+        block = (rows[c] * of_class[c] + within[labelled]) / (rows[c] + 1.0)
         block = _shrunk(block, variances, rows[c], labelled)
-        inner = _positive(block[:, labelled])
+        inner = _positive_definite(block[:, labelled])
         cross = block[:, others]
         slopes = np.linalg.solve(inner, cross)
         result[c][np.ix_(labelled, labelled)] = inner
@@ -223,7 +221,7 @@ def _separate(within: FloatArray, own: FloatArray, rows: FloatArray, labelled: I
         result[c][np.ix_(others, others)] = cross.T @ slopes
         explained += rows[c] / n * result[c][np.ix_(others, others)]
         log_dets += rows[c] * _log_det(inner)
-    rest = _positive(within[np.ix_(others, others)] - explained)
+    rest = _positive_definite(within[np.ix_(others, others)] - explained)
     rest = _shrunk(rest, np.diagonal(rest), n)
     result[:, others[:, None], others] += rest
     result[~present] = within
@@ -238,15 +236,15 @@ def _shrunk(
     The share by which they are reduced has the least mean square error where correlations r have
     the variance (1 - r^2)^2 / (n - 1), as those of normal variables (Schafer & Strimmer 2005).
     """
-    own = np.arange(len(block)) if rows is None else rows
-    diagonal = np.equal.outer(own, np.arange(block.shape[1]))
-    squares = np.minimum(block**2 / np.outer(variances[own], variances), 1.0)[~diagonal]
+    places = np.arange(len(block)) if rows is None else rows
+    diagonal = np.equal.outer(places, np.arange(block.shape[1]))
+    squares = np.minimum(block**2 / np.outer(variances[places], variances), 1.0)[~diagonal]
     noise = ((1.0 - squares) ** 2).sum() / max(n - 1.0, 1.0)
     share = min(1.0, noise / squares.sum()) if squares.sum() > 0 else 1.0
     return np.where(diagonal, block, (1.0 - share) * block)
 
 
-def _positive(matrix: FloatArray) -> FloatArray:
+def _positive_definite(matrix: FloatArray) -> FloatArray:
     """Return a covariance with eigenvalues of at least `FLOOR`; moments may be of other rows."""
     even = (matrix + matrix.T) / 2
     return least_eigenvalue(even, FLOOR) if len(even) else even

@@ -90,9 +90,9 @@ def joint_moments(
     if len(present) == 1:
         return present[0].mean.copy(), present[0].covariance.copy()
     groups, adjacent = known_groups(known)
-    mean, covariance = _start(present, num_columns)
+    mean, covariance = _first_moments(present, num_columns)
     for _ in steps("The fit of moments of columns that no party has together", MAX_STEPS):
-        new_mean, new_covariance = _step(present, mean, covariance)
+        new_mean, new_covariance = _em_step(present, mean, covariance)
         new_covariance = completed(new_covariance, groups, adjacent)
         change = max(
             float(np.abs(new_mean - mean).max()), float(np.abs(new_covariance - covariance).max())
@@ -127,29 +127,29 @@ def completed(
     """
     result = covariance.copy()
     near = [
-        _columns(groups, adjacent[g] & (np.arange(len(groups)) != g)) for g in range(len(groups))
+        _columns_in(groups, adjacent[g] & (np.arange(len(groups)) != g)) for g in range(len(groups))
     ]
-    far = [_columns(groups, ~adjacent[g]) for g in range(len(groups))]
-    for own, others, unknown in zip(groups, near, far, strict=True):
+    far = [_columns_in(groups, ~adjacent[g]) for g in range(len(groups))]
+    for group, others, unknown in zip(groups, near, far, strict=True):
         if not len(others):
-            result[np.ix_(unknown, own)] = 0.0
-            result[np.ix_(own, unknown)] = 0.0
+            result[np.ix_(unknown, group)] = 0.0
+            result[np.ix_(group, unknown)] = 0.0
     for _ in steps("The fit of moments of columns that no party has together", MAX_STEPS):
         before = result.copy()
-        for own, others, unknown in zip(groups, near, far, strict=True):
+        for group, others, unknown in zip(groups, near, far, strict=True):
             if len(others) and len(unknown):
                 slopes = np.linalg.solve(
-                    result[np.ix_(others, others)], result[np.ix_(others, own)]
+                    result[np.ix_(others, others)], result[np.ix_(others, group)]
                 )
                 filled = result[np.ix_(unknown, others)] @ slopes
-                result[np.ix_(unknown, own)] = filled
-                result[np.ix_(own, unknown)] = filled.T
+                result[np.ix_(unknown, group)] = filled
+                result[np.ix_(group, unknown)] = filled.T
         if np.abs(result - before).max() < TOLERANCE * 1e-3:
             break
     return result
 
 
-def _step(
+def _em_step(
     parts: Sequence[PartMoments], mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and covariance of all rows, missing columns regressed on the known ones."""
@@ -157,10 +157,12 @@ def _step(
     first = np.zeros_like(mean)
     means, spreads = [], []
     for part in parts:
-        own = part.columns
-        slopes = np.linalg.solve(covariance[np.ix_(own, own)], covariance[own]).T
-        means.append(mean + slopes @ (part.mean - mean[own]))
-        spreads.append(covariance - slopes @ covariance[own] + slopes @ part.covariance @ slopes.T)
+        columns = part.columns
+        slopes = np.linalg.solve(covariance[np.ix_(columns, columns)], covariance[columns]).T
+        means.append(mean + slopes @ (part.mean - mean[columns]))
+        spreads.append(
+            covariance - slopes @ covariance[columns] + slopes @ part.covariance @ slopes.T
+        )
         first += part.rows / total * means[-1]
     second = np.zeros_like(covariance)
     for part, own_mean, spread in zip(parts, means, spreads, strict=True):
@@ -169,7 +171,7 @@ def _step(
     return first, (second + second.T) / 2.0
 
 
-def _start(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, FloatArray]:
+def _first_moments(parts: Sequence[PartMoments], num_columns: int) -> tuple[FloatArray, FloatArray]:
     """Return the mean and variance of each column over the rows with it; covariances are 0."""
     counts, first, second = (np.zeros(num_columns) for _ in range(3))
     for part in parts:
@@ -188,7 +190,7 @@ def known_groups(known: BoolArray) -> tuple[list[IntArray], BoolArray]:
     return groups, known[np.ix_(first, first)]
 
 
-def _columns(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
+def _columns_in(groups: Sequence[IntArray], chosen: BoolArray) -> IntArray:
     """Return the columns of the chosen groups, ascending."""
-    own = [group for group, one in zip(groups, chosen, strict=True) if one]
-    return np.sort(np.concatenate(own)) if own else np.zeros(0, dtype=np.int64)
+    parts = [group for group, one in zip(groups, chosen, strict=True) if one]
+    return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

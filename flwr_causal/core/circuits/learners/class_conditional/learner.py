@@ -22,7 +22,6 @@ import numpy as np
 
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.learners.class_conditional.categories import probabilities, starts_of
 from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
     HeldOut,
     LeafMoments,
@@ -58,7 +57,11 @@ from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     spread,
     triangles_of,
 )
-from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
+from flwr_causal.core.circuits.learners.class_conditional.rows import (
+    NUM_FOLDS,
+    probabilities,
+    starts_of,
+)
 from flwr_causal.core.circuits.learners.head import (
     TrainedWithHead,
     TrainingWithHead,
@@ -380,7 +383,7 @@ class FoldedMoments:
         shrinkages = tuple(
             choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
         )
-        moments = _joined(plan, patterns, totals, shrinkages)
+        moments = _moments_of_patterns(plan, patterns, totals, shrinkages)
         return cls(plan, counts, folds, shrinkages, moments, summed["tables"])
 
     @property
@@ -395,7 +398,7 @@ class FoldedMoments:
             for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
         ]
         parts = zip(moments, patterns.columns, strict=True)
-        means = [spread(one.means, own, len(self.plan.numbers)) for one, own in parts]
+        means = [spread(one.means, columns, len(self.plan.numbers)) for one, columns in parts]
         others = self.tables.sum(axis=0) - self.tables
         triangles = [upper_triangles(one.covariances) for one in moments]
         return {
@@ -414,11 +417,11 @@ def _sums_of_patterns(
     return tuple(
         ClassSums(
             counts,
-            first[..., own],
-            symmetric(summed["second"][..., triangle], len(own)),
-            offsets[:, own],
+            first[..., columns],
+            symmetric(summed["second"][..., triangle], len(columns)),
+            offsets[:, columns],
         )
-        for counts, first, own, triangle in zip(
+        for counts, first, columns, triangle in zip(
             summed["counts"],
             summed["first"],
             patterns.columns,
@@ -428,7 +431,7 @@ def _sums_of_patterns(
     )
 
 
-def _joined(
+def _moments_of_patterns(
     plan: TrainingPlan,
     patterns: ColumnPatterns,
     totals: Sequence[ClassSums],
@@ -443,8 +446,8 @@ def _joined(
     covariances = np.tile(np.eye(len(names)), (classes, 1, 1))
     for c in np.flatnonzero(np.sum([one.counts for one in totals], axis=0)):
         parts = [
-            PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
-            for own, one, of in zip(patterns.columns, totals, shrunk, strict=True)
+            PartMoments(columns, one.counts[c], of.means[c], of.covariances[c])
+            for columns, one, of in zip(patterns.columns, totals, shrunk, strict=True)
         ]
         means[c], covariances[c] = joint_moments(parts, names, f"class {c} of the target")
     return ClassMoments(means, covariances)

@@ -217,14 +217,14 @@ def choose_powers(
         chosen = np.where(usable.any(axis=0), best, identity)
         if reach is None or powers[identity] != 1.0:
             break
-        missed = _misses(counts, sums, middle, powers, reach, chosen) & (chosen != identity)
+        missed = _missed_moments(counts, sums, middle, powers, reach, chosen) & (chosen != identity)
         if not missed.any():
             break
         usable[chosen[missed], missed] = False
     return chosen
 
 
-def _misses(
+def _missed_moments(
     counts: FloatArray,
     sums: FloatArray,
     middle: FloatArray,
@@ -449,7 +449,7 @@ def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArra
     tree = linkage(np.clip(distance[np.triu_indices(d, 1)], 0.0, 1.0), "average")
     joined = squareform(cophenet(tree))
     alone = np.eye(d, dtype=bool)
-    return np.stack([_in_order(np.argmax(alone | (joined <= cut), axis=1)) for cut in cuts])
+    return np.stack([_renumbered(np.argmax(alone | (joined <= cut), axis=1)) for cut in cuts])
 
 
 def members(labels: IntArray) -> list[IntArray]:
@@ -586,7 +586,7 @@ def leaf_log_density(
     )
 
 
-def _in_order(labels: NDArray[Any]) -> IntArray:
+def _renumbered(labels: NDArray[Any]) -> IntArray:
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 

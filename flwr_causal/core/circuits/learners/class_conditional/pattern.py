@@ -118,7 +118,7 @@ class PartyColumns(NamedTuple):
     ----------
     plan : TrainingPlan
         Of the party's columns.
-    own : ndarray of int64
+    places : ndarray of int64
         Places of the party's numbers in the joint plan.
     states : ndarray of bool
         Which states, of all categories side by side, belong to the party's categories.
@@ -129,7 +129,7 @@ class PartyColumns(NamedTuple):
     """
 
     plan: TrainingPlan
-    own: IntArray
+    places: IntArray
     states: BoolArray
     pattern: int
     triangle: slice
@@ -157,25 +157,25 @@ class PartyColumns(NamedTuple):
             ~np.isnan(values[:, list(columns)]).all(axis=0)
             for columns in (plan.numbers, plan.categories)
         )
-        own = np.flatnonzero(held).astype(np.int64)
-        kept = [plan.numbers[k] for k in own]
+        places = np.flatnonzero(held).astype(np.int64)
+        kept = [plan.numbers[k] for k in places]
         kept += [plan.categories[k] for k in np.flatnonzero(categories)]
         part, states = replace(plan, columns=tuple(sorted(kept))), np.repeat(categories, plan.sizes)
-        if not len(own):
-            return cls(part, own, states, 0, slice(0, 0))
+        if not len(places):
+            return cls(part, places, states, 0, slice(0, 0))
         found = np.flatnonzero(((patterns > 0) == held).all(axis=1))
         if not len(found):
-            listed = ", ".join(plan.names[plan.numbers[j]] for j in own)
+            listed = ", ".join(plan.names[plan.numbers[j]] for j in places)
             raise DataError(
                 f"no party was announced that holds the numbers {listed} and no others: does a "
                 "column have no value at all? Leave it out"
             )
         which = int(found[0])
-        return cls(part, own, states, which, triangles_of(patterns > 0)[which])
+        return cls(part, places, states, which, triangles_of(patterns > 0)[which])
 
     def spread(self, sums: Arrays, d: int) -> Arrays:
         """Return sums of the party's numbers, the last axis, as those of d; 0 for the others."""
-        return {name: spread(array, self.own, d) for name, array in sums.items()}
+        return {name: spread(array, self.places, d) for name, array in sums.items()}
 
 
 def spread(array: FloatArray, places: IntArray, d: int) -> FloatArray:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
+from flwr_causal.core.circuits import em
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.spn.leaves import (
     MEAN_PSEUDO_ROWS,
@@ -111,24 +112,30 @@ def expectation_maximisation(
     values = circuit.domain.encode(data)
     weights = checked_weights(row_weights, len(values))
     total = weights.sum()
-    objective: list[float] = []
-    likelihood: list[float] = []
+    likelihoods: list[float] = []
     updates = leaf_updates(circuit.layers.leaves, values, weights, smoothing)
-    while True:
-        layers = circuit.layers
-        reached, taken, sums = _expectation(layers, values, weights, updates)
-        prior = _log_prior(layers, updates, smoothing)
-        likelihood.append(reached / total)
-        objective.append((reached + prior) / total)
-        gained = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
-        if len(objective) > steps or gained < tolerance:
-            return Improved(circuit, np.array(objective), np.array(likelihood))
-        improved = list(layers.leaves)
-        for update, own in zip(updates, sums, strict=True):
-            for number, leaf in zip(update.numbers, update.updated(own), strict=True):
-                improved[number] = leaf
-        mixed = [_smoothed_weights(flow, smoothing) for flow in taken]
-        circuit = Circuit(circuit.domain, layers.rebuilt(improved, mixed))
+
+    def expectation(circuit: Circuit, _: int) -> FlowSums:
+        expected = _expectation(circuit.layers, values, weights, updates)
+        likelihoods.append(expected.log_likelihood / total)
+        return expected
+
+    def objective(circuit: Circuit, expected: FlowSums) -> float:
+        prior = _log_prior(circuit.layers, updates, smoothing)
+        return float((expected.log_likelihood + prior) / total)
+
+    def maximisation(circuit: Circuit, expected: FlowSums, _: int) -> Circuit:
+        leaves = list(circuit.layers.leaves)
+        for update, sums in zip(updates, expected.sums, strict=True):
+            for number, leaf in zip(update.numbers, update.updated(sums), strict=True):
+                leaves[number] = leaf
+        mixed = [_smoothed_weights(flow, smoothing) for flow in expected.taken]
+        return Circuit(circuit.domain, circuit.layers.rebuilt(leaves, mixed))
+
+    found, objectives = em.local(
+        circuit, expectation, maximisation, steps=steps, objective=objective, tolerance=tolerance
+    )
+    return Improved(found, np.array(objectives), np.array(likelihoods))
 
 
 def checked_weights(given: ArrayLike | None, num_rows: int) -> FloatArray:
@@ -145,30 +152,48 @@ def checked_weights(given: ArrayLike | None, num_rows: int) -> FloatArray:
     return weights
 
 
+class FlowSums(NamedTuple):
+    """The result of an expectation step.
+
+    Parameters
+    ----------
+    log_likelihood : float
+        Of all rows.
+    taken : list of ndarray of float64, shape (children,)
+        For each sum, the flow into each child.
+    sums : list of ndarray of float64, shape (L, S)
+        For each update of leaves.
+    """
+
+    log_likelihood: float
+    taken: list[FloatArray]
+    sums: list[FloatArray]
+
+
 def _expectation(
     layers: Layers, values: FloatArray, weights: FloatArray, updates: Sequence[LeafUpdate]
-) -> tuple[float, list[FloatArray], list[FloatArray]]:
-    """Return log-likelihood, flows into the children of sums, and the sums of each update."""
+) -> FlowSums:
+    """Return the sums over rows from which weights and leaves follow."""
     likelihood = 0.0
     taken = [np.zeros(len(node.children)) for node in layers.sums]
     sums: list[FloatArray] = [np.zeros(()) for _ in updates]
     size = max(32, CHUNK // len(layers.nodes))
     for start in range(0, len(values), size):
-        rows, own = values[start : start + size], weights[start : start + size]
+        rows, counted = values[start : start + size], weights[start : start + size]
         densities = layers.upward(layers.leaf_values(rows))
-        impossible = np.flatnonzero((densities[-1] == -np.inf) & (own > 0))
+        impossible = np.flatnonzero((densities[-1] == -np.inf) & (counted > 0))
         if len(impossible):
             raise DataError(
                 f"row {start + impossible[0]} is impossible under the circuit: smooth its leaves, "
                 "or leave the row out"
             )
-        likelihood += float(own @ np.where(own > 0, densities[-1], 0.0))
-        flows, parts = layers.flows(densities, own)
+        likelihood += float(counted @ np.where(counted > 0, densities[-1], 0.0))
+        flows, parts = layers.flows(densities, counted)
         for sum_, part in zip(taken, parts, strict=True):
             sum_ += part
         for k, update in enumerate(updates):
             sums[k] = sums[k] + flows[update.numbers] @ update.features(rows)
-    return likelihood, taken, sums
+    return FlowSums(likelihood, taken, sums)
 
 
 def _smoothed_weights(flow: FloatArray, smoothing: float) -> FloatArray:

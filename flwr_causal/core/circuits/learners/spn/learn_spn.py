@@ -404,9 +404,9 @@ class SpnGrowth:
             return self._leaves(rows, scope)
         children = []
         for label in present:
-            own = np.flatnonzero(labels == label)
-            inside = coded.part(own, np.arange(len(scope)))
-            children.append(self._node(rows[own], scope, inside, depth + 1, True))
+            members = np.flatnonzero(labels == label)
+            inside = coded.part(members, np.arange(len(scope)))
+            children.append(self._node(rows[members], scope, inside, depth + 1, True))
         return Sum(children, sizes[present] / sizes.sum())
 
     def _leaves(self, rows: IntArray, scope: list[int]) -> Node:
@@ -499,15 +499,15 @@ def _with_block(growth: SpnGrowth, grids: Grids, *, block: IntArray, given: int 
     own_domain = Domain(tuple(domain.variables[column] for column in inside))
     learned = ClassConditional(target=target, **grids).learn(own_domain, rows, growth.seed)
 
-    def factors(own: IntArray, leaf: Node) -> list[Node]:
-        return [leaf, *([growth.node(own, rest)] if rest else [])]
+    def factors(members: IntArray, leaf: Node) -> list[Node]:
+        return [leaf, *([growth.node(members, rest)] if rest else [])]
 
     if given is None or target is None:
         return joined(factors(np.arange(len(growth.values)), learned.root_in(domain)))
     labels = learned.classes(target)
     return growth.by_state(
         given,
-        lambda own, state: factors(
-            own, learned.conditional({target: labels[state]}).root_in(domain)
+        lambda members, state: factors(
+            members, learned.conditional({target: labels[state]}).root_in(domain)
         ),
     )

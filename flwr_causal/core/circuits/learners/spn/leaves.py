@@ -258,27 +258,27 @@ class LeafFit:
 
     def leaves(self, rows: IntArray, scope: Sequence[int]) -> list[Leaf]:
         """Return one leaf for each column of a scope, fitted to some rows."""
-        own = self.columns
+        priors = self.columns
         weights = self.row_weights[rows]
         codes = self._codes[np.ix_(rows, np.array(scope))]
         counts: FloatArray = np.bincount(
-            codes.ravel(), np.repeat(weights, len(scope)), minlength=int(own.starts[-1]) + 1
+            codes.ravel(), np.repeat(weights, len(scope)), minlength=int(priors.starts[-1]) + 1
         ).astype(np.float64)
         leaves: list[Leaf] = []
-        numbers = [j for j in scope if own.num_states[j] == 0]
+        numbers = [j for j in scope if priors.num_states[j] == 0]
         normals = iter(self._normals(rows, np.array(numbers, dtype=np.int64)))
         for j in scope:
-            mine = counts[own.starts[j] : own.starts[j + 1]]
-            masses = smoothed_tables(mine, own.masses[j], self.smoothing)
-            if own.num_states[j]:
+            mine = counts[priors.starts[j] : priors.starts[j + 1]]
+            masses = smoothed_tables(mine, priors.masses[j], self.smoothing)
+            if priors.num_states[j]:
                 leaves.append(Categorical(j, masses))
                 continue
             normal, score = next(normals)
             if self.kind == "histogram" or (
                 self.kind == "auto"
-                and (own.spiked[j] or self._without_one_table(j, mine) > score + MARGIN)
+                and (priors.spiked[j] or self._leave_one_out(j, mine) > score + MARGIN)
             ):
-                leaves.append(Histogram(j, own.edges[j], masses, own.tails[j]))
+                leaves.append(Histogram(j, priors.edges[j], masses, priors.tails[j]))
             else:
                 leaves.append(normal)
         return leaves
@@ -307,9 +307,9 @@ class LeafFit:
         scores = (weights * (densities - np.log(spreads))).sum(axis=0)
         return list(zip(normals, scores.tolist(), strict=True))
 
-    def _without_one_table(self, j: int, counts: FloatArray) -> float:
+    def _leave_one_out(self, j: int, counts: FloatArray) -> float:
         """Return the leave-one-out log-likelihood of the histogram of a column; see `_normals`."""
-        own = self.columns
-        table = np.maximum(counts - 1.0, 0.0) + self.smoothing * own.masses[j]
+        priors = self.columns
+        table = np.maximum(counts - 1.0, 0.0) + self.smoothing * priors.masses[j]
         shares = table / (max(counts.sum() - 1.0, 0.0) + self.smoothing)
-        return float(xlogy(counts, shares / own.widths[j]).sum())
+        return float(xlogy(counts, shares / priors.widths[j]).sum())

@@ -185,10 +185,10 @@ def largest_correlations(joint: FloatArray, starts: IntArray) -> FloatArray:
     padded = np.pad(joint, (0, 1))
     result = np.zeros((d, d))
     for a in range(d - 1):
-        own = padded[starts[a] : starts[a + 1]][:, places[a + 1 :]].transpose(1, 0, 2)
-        n = np.maximum(own.sum(axis=(1, 2), keepdims=True), 1.0)
-        expected = own.sum(axis=2, keepdims=True) * own.sum(axis=1, keepdims=True) / n
-        standard = (own - expected) / np.sqrt(np.maximum(expected * n, 1e-300))
+        tables = padded[starts[a] : starts[a + 1]][:, places[a + 1 :]].transpose(1, 0, 2)
+        n = np.maximum(tables.sum(axis=(1, 2), keepdims=True), 1.0)
+        expected = tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True) / n
+        standard = (tables - expected) / np.sqrt(np.maximum(expected * n, 1e-300))
         largest = np.linalg.svd(standard, compute_uv=False)[:, 0]
         result[a, a + 1 :] = result[a + 1 :, a] = np.minimum(largest, 1.0)
     return result

@@ -42,6 +42,7 @@ from scipy.special import logsumexp
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.em import expectation_maximisation
 from flwr_causal.core.circuits.learners.head import (
     HAS_HEAD,
     THRESHOLD_SUMS,
@@ -146,18 +147,18 @@ class PairFeatures:
     def leaves(self) -> tuple[tuple[Leaf, ...], ...]:
         """Return the leaves of each class: over single variables, then over pairs."""
         first = StateLayout(self.plan.sizes, complete=False).first
-        own = [
+        spans = [
             slice(start, start + size) for start, size in zip(first, self.plan.sizes, strict=True)
         ]
         columns, result = self.plan.columns, []
         for logs in self.logs:
-            single = [_rows(np.exp(np.diagonal(logs)[one])) for one in own]
+            single = [_normalised(np.exp(np.diagonal(logs)[one])) for one in spans]
             group: list[Leaf] = [
                 Categorical(column, table) for column, table in zip(columns, single, strict=True)
             ]
             for i, j in self.pairs.tolist():
-                table = np.exp(logs[own[i], own[j]])
-                tables = (_rows(table.sum(axis=1))[None], _rows(table))
+                table = np.exp(logs[spans[i], spans[j]])
+                tables = (_normalised(table.sum(axis=1))[None], _normalised(table))
                 group.append(ChowLiuTree((columns[i], columns[j]), (-1, 0), tables))
             result.append(tuple(group))
         return tuple(result)
@@ -212,7 +213,7 @@ class FoldedRows:
         return result
 
 
-def _rows(table: FloatArray) -> FloatArray:
+def _normalised(table: FloatArray) -> FloatArray:
     """Return a table whose rows are divided by their sums."""
     return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
@@ -234,7 +235,7 @@ def log_cells(layout: StateLayout, counts: FloatArray, strength: float) -> Float
     """
     pooled = counts.sum(axis=0)
     prior = strength * softened(layout, prior_cells(layout, pooled, pooled))
-    cells = np.stack([shares(layout, own + prior) for own in counts])
+    cells = np.stack([shares(layout, of_class + prior) for of_class in counts])
     return np.log(np.where(cells > 0, cells, 1.0))
 
 
@@ -253,8 +254,8 @@ def chosen_pairs(layout: StateLayout, counts: FloatArray, most: int) -> IntArray
     if len(left) > most:
         pooled = counts.sum(axis=0)
         prior = softened(layout, prior_cells(layout, pooled, pooled))
-        rows = np.array([np.trace(own[: layout.states[0], : layout.states[0]]) for own in counts])
-        shared = np.stack([mutual_information(layout, own + prior) for own in counts])
+        rows = np.array([np.trace(one[: layout.states[0], : layout.states[0]]) for one in counts])
+        shared = np.stack([mutual_information(layout, one + prior) for one in counts])
         gains = np.einsum("c,cij->ij", rows, shared)[left, right]
         kept = np.sort(np.argsort(as_ranked(-gains), kind="stable")[:most])
         left, right = left[kept], right[kept]
@@ -402,7 +403,7 @@ class TreeProducts(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether a component counts more rows than there are."""
+        """Yield a complaint if a component counts more rows than there are."""
         most = np.minimum(sums["counts"][:, :1], rows)
         if (sums["counts"] > (1.0 + ROUNDING) * most).any():
             yield f"a component counts more rows than there are, the party reported {rows}"
@@ -450,12 +451,12 @@ def _miscounted_pairs(
     """
     yield from miscounted(counts[:, 0], plan, rows, folds)
     layout = _all_states(plan)
-    for own in counts:
-        pairs = layout.pair_counts(own)
-        states = own[1 : layout.width]
+    for counted in counts:
+        pairs = layout.pair_counts(counted)
+        states = counted[1 : layout.width]
         # A row has at most one state of a variable, and the pair of a state with itself is it.
         by_variable = np.add.reduceat(np.column_stack((states, pairs)), layout.first, axis=0)
-        most = np.concatenate((own[:1], states))
+        most = np.concatenate((counted[:1], states))
         if (np.diagonal(pairs) != states).any() or (by_variable > most).any():
             yield "the pairs of states count more rows than there are"
 
@@ -525,9 +526,9 @@ class TreesTrained(TrainedWithHead):
 
     def _density(self, domain: Domain) -> Circuit:
         plan, nodes = self.plan, []
-        for own in self.mixtures:
-            weights = np.exp(own.log_weights) / len(own.log_weights)
-            nodes.append(mixed(tree_leaves(own.trees, plan.columns), weights.ravel()))
+        for mixtures in self.mixtures:
+            weights = np.exp(mixtures.log_weights) / len(mixtures.log_weights)
+            nodes.append(mixed(tree_leaves(mixtures.trees, plan.columns), weights.ravel()))
         return class_mixture(domain, plan, self.rows, nodes)
 
 
@@ -591,7 +592,7 @@ class Odds(SumsExchange):
     def doubts(
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
-        """Yield whether the counts contradict the party's rows."""
+        """Yield a complaint if the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
 
 
@@ -633,9 +634,9 @@ class TreesChoice(ChoiceExchange):
         """Return the log posterior of the class (n, C) by the mixtures without the row itself."""
         joint, classes = log_joint(values, plan, asked), plan.classes_of(values)
         for c, mixtures in enumerate(from_arrays(plan.sizes, asked)):
-            own = np.flatnonzero(classes == c)
-            codes = encode(values[np.ix_(own, np.array(plan.columns))], plan.sizes)
-            joint[own, c] = mixtures.log_likelihood_of_others(codes) + np.log(asked["rows"][c])
+            rows = np.flatnonzero(classes == c)
+            codes = encode(values[np.ix_(rows, np.array(plan.columns))], plan.sizes)
+            joint[rows, c] = mixtures.log_likelihood_of_others(codes) + np.log(asked["rows"][c])
         return np.asarray(joint - logsumexp(joint, axis=1, keepdims=True))
 
 
@@ -734,13 +735,21 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
         """Train a mixture of trees for each class, and the prediction of the class."""
         counts = (yield Pairs.ask())["counts"]
         pooled = PooledPairs.of(plan, counts)
-        mixtures = pooled.drawn_mixtures(self, plan.seed)
         complete = np.array(float(pooled.layout.complete))
-        for step in [TreeProducts] * self.product_steps + [TreeCounts] * self.tree_steps:
-            summed = yield step.ask(complete=complete, **to_arrays(mixtures))
-            mixtures = pooled.mixtures(
-                mixtures, summed["counts"], self.strengths if step.pairs else None
-            )
+        kinds = [TreeProducts] * self.product_steps + [TreeCounts] * self.tree_steps
+
+        def expectation(mixtures: tuple[Mixtures, ...], step: int) -> Summing[FloatArray]:
+            summed = yield kinds[step].ask(complete=complete, **to_arrays(mixtures))
+            return summed["counts"]
+
+        mixtures, _ = yield from expectation_maximisation(
+            pooled.drawn_mixtures(self, plan.seed),
+            expectation,
+            lambda mixtures, counts, step: pooled.mixtures(
+                mixtures, counts, self.strengths if kinds[step].pairs else None
+            ),
+            steps=len(kinds),
+        )
         trained = TreesTrained(plan, pooled.rows, mixtures)
         if plan.target is not None and self.head:
             trained = yield from self._with_head(trained)
@@ -818,15 +827,15 @@ class PooledPairs:
         present = np.add.reduceat(np.diagonal(pooled), everything.first)
         ranked = tuple(by_name([plan.names[j] for j in plan.columns]))
         layout = StateLayout(plan.sizes, bool((present == rows.sum()).all()), ranked)
-        return cls(layout, rows, tuple(prior_cells(layout, own, pooled) for own in pairs))
+        return cls(layout, rows, tuple(prior_cells(layout, of_class, pooled) for of_class in pairs))
 
     def drawn_mixtures(self, options: ChowLiuMixture, seed: int) -> tuple[Mixtures, ...]:
         """Draw the components of each class from which EM starts."""
         mixtures = []
-        for c, (own, count) in enumerate(zip(self.cells, self.rows, strict=True)):
-            size = options.components or _automatic_size(self.layout, own, float(count))
+        for c, (cells, count) in enumerate(zip(self.cells, self.rows, strict=True)):
+            size = options.components or _automatic_size(self.layout, cells, float(count))
             rng = np.random.default_rng([seed, c])
-            trees = drawn_products(self.layout, own, options.ensembles * size, rng)
+            trees = drawn_products(self.layout, cells, options.ensembles * size, rng)
             mixtures.append(Mixtures(trees, log_weights(np.ones((options.ensembles, size)))))
         return tuple(mixtures)
 
@@ -848,12 +857,12 @@ class PooledPairs:
             Of the trees' prior, see `shrunk_trees`. Default: columns are independent.
         """
         made, ends = [], np.cumsum([one.size for one in known])[:-1]
-        for own, cells, one in zip(np.split(counts, ends), self.cells, known, strict=True):
+        for counted, cells, one in zip(np.split(counts, ends), self.cells, known, strict=True):
             if strengths is None:
-                trees = products(self.layout, self.layout.state_counts(own), cells)
+                trees = products(self.layout, self.layout.state_counts(counted), cells)
             else:
-                trees = shrunk_trees(self.layout, own, cells, strengths)
-            made.append(Mixtures(trees, log_weights(own[:, 0].reshape(one.log_weights.shape))))
+                trees = shrunk_trees(self.layout, counted, cells, strengths)
+            made.append(Mixtures(trees, log_weights(counted[:, 0].reshape(one.log_weights.shape))))
         return tuple(made)
 
 

@@ -80,7 +80,7 @@ class Trees:
         return np.repeat(np.tile(np.arange(len(self.states)), self.num_trees), self.sizes.ravel())
 
     @cached_property
-    def _rows(self) -> tuple[IntArray, IntArray]:
+    def _table_rows(self) -> tuple[IntArray, IntArray]:
         """First cell and number of cells of each row of the tables; a row is normalised."""
         heights = (self.sizes // self.states).ravel()
         lengths = np.repeat(np.tile(self.states, self.num_trees), heights)
@@ -90,7 +90,7 @@ class Trees:
     def log_tables(self) -> FloatArray:
         """Log conditional probabilities of the cells, (T,)."""
         cells = self.seen + self.added
-        first, lengths = self._rows
+        first, lengths = self._table_rows
         return np.asarray(np.log(cells / np.repeat(np.add.reduceat(cells, first), lengths)))
 
     @cached_property
@@ -156,15 +156,15 @@ class Trees:
             How often each row is taken out of its cells of each tree, of which counts are left.
         """
         cells = self.seen + self.added
-        first, lengths = self._rows
+        first, lengths = self._table_rows
         totals = np.repeat(np.add.reduceat(cells, first), lengths)
         result = np.zeros(weights.shape)
         for tree in range(self.num_trees):
-            for variable, own in enumerate(codes):
+            for variable, column in enumerate(codes):
                 parent, size = self.parents[tree, variable], self.states[variable]
-                above = codes[parent] if parent >= 0 else np.zeros_like(own)
-                known = (own >= 0) & (above >= 0)
-                places = self.starts[tree, variable] + np.where(known, above * size + own, 0)
+                above = codes[parent] if parent >= 0 else np.zeros_like(column)
+                known = (column >= 0) & (above >= 0)
+                places = self.starts[tree, variable] + np.where(known, above * size + column, 0)
                 counted = np.where(known, np.minimum(weights[:, tree], self.seen[places]), 0.0)
                 result[:, tree] += np.log1p(-counted / cells[places])
                 result[:, tree] -= np.log1p(-counted / totals[places])
@@ -186,7 +186,7 @@ class Trees:
         ndarray, shape (s, d)
             Sum over each variable's tables in all trees.
         """
-        d, (first, _) = len(self.states), self._rows
+        d, (first, _) = len(self.states), self._table_rows
         rows = self.variables[first]
         seen, added = np.add.reduceat(self.seen, first), np.add.reduceat(self.added, first)
         counted = np.flatnonzero(self.seen)  # of the others the logarithm is 0
@@ -254,11 +254,11 @@ def _tree_cells(layout: StateLayout, parents: IntArray, table: FloatArray) -> Fl
     parts = []
     for own_parents in parents:
         for variable, parent in enumerate(own_parents):
-            own = slice(first[variable], first[variable] + states[variable])
+            span = slice(first[variable], first[variable] + states[variable])
             if parent < 0:
-                parts.append(np.diagonal(table)[own])
+                parts.append(np.diagonal(table)[span])
             else:
-                parts.append(table[first[parent] : first[parent] + states[parent], own].ravel())
+                parts.append(table[first[parent] : first[parent] + states[parent], span].ravel())
     return np.concatenate(parts)
 
 
@@ -347,7 +347,7 @@ def shares(layout: StateLayout, counts: FloatArray) -> FloatArray:
     return result
 
 
-def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> FloatArray:
+def prior_cells(layout: StateLayout, of_class: FloatArray, pooled: FloatArray) -> FloatArray:
     """Return the table towards which trees of a class are shrunk.
 
     A pair of columns is shrunk towards its table in the other classes and towards the product of
@@ -358,7 +358,7 @@ def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> Flo
     Parameters
     ----------
     layout : StateLayout
-    own, pooled : ndarray, shape (total, total)
+    of_class, pooled : ndarray, shape (total, total)
         Counts of pairs of states in the class, and in all classes.
 
     Returns
@@ -366,27 +366,27 @@ def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> Flo
     ndarray, shape (total, total)
         Every pair of variables sums to 1. Positive, but 0 for different states of one variable.
     """
-    others = pooled - own
+    others = pooled - of_class
     states = layout.states[layout.owner]
-    columns = _drawn_columns(layout, np.diagonal(others), 1.0 / states)
-    columns = _drawn_columns(layout, np.diagonal(own), columns)
-    apart = _product(layout, columns)
-    strengths = _pair_strengths(layout, own, apart)
-    cells = own + strengths * apart
+    columns = _shrunk_columns(layout, np.diagonal(others), 1.0 / states)
+    columns = _shrunk_columns(layout, np.diagonal(of_class), columns)
+    apart = _independent_pairs(layout, columns)
+    strengths = _pair_strengths(layout, of_class, apart)
+    cells = of_class + strengths * apart
     if others.any():
         elsewhere = shares(layout, others + PRODUCT_OF_STATES * apart)
-        cells += _pair_strengths(layout, own, elsewhere) * elsewhere
+        cells += _pair_strengths(layout, of_class, elsewhere) * elsewhere
     return shares(layout, cells)
 
 
 def softened(layout: StateLayout, cells: FloatArray, share: float = UNIFORM) -> FloatArray:
     """Return a table of pairs with a share replaced by the uniform distribution."""
-    uniform = _product(layout, 1.0 / layout.states[layout.owner])
+    uniform = _independent_pairs(layout, 1.0 / layout.states[layout.owner])
     result: FloatArray = (1.0 - share) * cells + share * uniform
     return result
 
 
-def _product(layout: StateLayout, columns: FloatArray) -> FloatArray:
+def _independent_pairs(layout: StateLayout, columns: FloatArray) -> FloatArray:
     """Return the table of pairs of independent columns with given probabilities (total,)."""
     cells = np.outer(columns, columns)
     cells[layout.owner[:, None] == layout.owner] = 0.0
@@ -394,7 +394,7 @@ def _product(layout: StateLayout, columns: FloatArray) -> FloatArray:
     return cells
 
 
-def _drawn_columns(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
+def _shrunk_columns(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
     """Return the probabilities of each column's states, shrunk towards a prior, both (total,)."""
     rows = np.add.reduceat(counts, layout.first)[layout.owner]
     chosen = _strengths(layout.owner, counts, prior, len(layout.first))[layout.owner]
@@ -494,7 +494,7 @@ def shrunk_trees(
     d = len(layout.states)
     share, strength = np.divmod(first_largest(evidence.reshape(-1, d), axis=0), len(given))
     factors = given[strength] * (share == np.arange(len(UNIFORMS))[:, None])  # (shares, d)
-    parts = [added * own[trees.variables] for added, own in zip(priors, factors, strict=True)]
+    parts = [added * factor[trees.variables] for added, factor in zip(priors, factors, strict=True)]
     return replace(trees, added=np.sum(parts, axis=0))
 
 

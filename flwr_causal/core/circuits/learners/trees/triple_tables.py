@@ -1,7 +1,10 @@
 """Trees in which a variable has up to two parents, from counts of triples of states.
 
-A party also marks pairs of states of two of its own variables. Products of these marks with those
-of single states count triples: of three variables of which a party holds two. The variables are
+A party marks the state of each of its variables in each row (`StateMarks`). Products of the marks
+of two parties, added up over their common rows, count the pairs of states. Where all parties know
+the class, marks are those of a state within a class, and there are trees for each class. A party
+also marks pairs of states of two of its own variables. Products of these marks with those of single
+states count triples: of three variables of which a party holds two. The variables are
 joined as in Chow and Liu's tree, one after the other; each depends on a variable that is there,
 and may depend on one of that variable's parents as well. So the graph is a partial 2-tree, and
 inference is that of a tree whose nodes are pairs of variables (`ChowLiuTree` with hidden ones).
@@ -38,16 +41,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
 
-from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout
+from flwr_causal.core.circuits.learners.trees.learner import class_mixture
+from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout, encode
 from flwr_causal.core.circuits.learners.trees.trees import PRIOR_STRENGTHS
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.nodes import mixed
 from flwr_causal.core.ties import TIE, first_largest
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
@@ -116,8 +122,8 @@ class Joints:
             if holders[first] == holders[second]
         ]
         for most in GROUPS:
-            groups = tuple(_merged(domain, column, most) for column in columns)
-            counts = [int(own[-1]) + 1 for own in groups]
+            groups = tuple(_groups_of_states(domain, column, most) for column in columns)
+            counts = [int(merged[-1]) + 1 for merged in groups]
             marks = np.array([counts[i] * counts[j] for i, j in alike]) * plan.num_classes
             if marks.sum() <= most_marks:
                 return cls(plan.sizes, groups, tuple(alike))
@@ -129,7 +135,7 @@ class Joints:
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """Number of groups of each variable."""
-        return tuple(int(own[-1]) + 1 for own in self.groups)
+        return tuple(int(merged[-1]) + 1 for merged in self.groups)
 
     @cached_property
     def layout(self) -> StateLayout:
@@ -169,7 +175,7 @@ class Joints:
         return result
 
 
-def _merged(domain: Domain, column: int, most: int) -> IntArray:
+def _groups_of_states(domain: Domain, column: int, most: int) -> IntArray:
     """Return the group of each state; of intervals that follow each other, about as many each."""
     variable = domain.variables[column]
     size = variable.num_states
@@ -269,8 +275,8 @@ def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> Floa
     -------
     ndarray, shape (intervals of the parent, intervals)
     """
-    given, spread = _scores(above)[:2]
-    ends = _scores(alone)[2]
+    given, spread = _normal_moments(above)[:2]
+    ends = _normal_moments(alone)[2]
     left = np.sqrt(1.0 - CORRELATIONS**2 * (1.0 - spread[:, None]))[:, :, None]
     middles = (given[:, None] * CORRELATIONS)[:, :, None]
     tables = np.diff(ndtr((ends - middles) / left), axis=2).transpose(1, 0, 2)
@@ -279,7 +285,7 @@ def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> Floa
     return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 
-def _scores(probabilities: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _normal_moments(probabilities: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean and variance of the standard normal in intervals, and the intervals' ends."""
     ends = ndtri(np.clip(np.concatenate(([0.0], np.cumsum(probabilities)[:-1], [1.0])), 0.0, 1.0))
     inner = np.isfinite(ends)
@@ -328,9 +334,9 @@ class TripleTables:
         key = (variable, *parents)
         if key not in self._known:
             if len(parents) == 2:
-                self._known[key] = self._of_two(variable, *parents)
+                self._known[key] = self._given_two(variable, *parents)
             else:
-                self._known[key] = self._of_one(variable, *parents)
+                self._known[key] = self._given_at_most_one(variable, *parents)
         return self._known[key]
 
     def gain(self, variable: int, parents: tuple[int, ...]) -> float:
@@ -340,21 +346,21 @@ class TripleTables:
     def _table(self, variable: int, *parents: int) -> FloatArray:
         return self.estimate(variable, parents).table
 
-    def _of_one(self, variable: int, parent: int | None = None) -> Estimate:
-        own = self._states(variable)
+    def _given_at_most_one(self, variable: int, parent: int | None = None) -> Estimate:
+        states = self._span(variable)
         if parent is None:
             given: tuple[int, ...] = ()
-            seen = np.diagonal(self.counts)[own]
+            seen = np.diagonal(self.counts)[states]
             priors = [np.full(seen.shape, 1.0 / len(seen))]
         else:
-            seen, given = self.counts[self._states(parent), own], (parent,)
-            priors = [self._table(variable)[None], *self._lifted(variable, parent, seen)]
+            seen, given = self.counts[self._span(parent), states], (parent,)
+            priors = [self._table(variable)[None], *self._pair_priors(variable, parent, seen)]
         if self.others is not None:
             priors.append(self.others._table(variable, *given))
         return shrunk(seen, priors)
 
-    def _lifted(self, variable: int, parent: int, seen: FloatArray) -> Iterator[FloatArray]:
-        """Yield what the table given a parent is shrunk to: groups of states, and a normal one."""
+    def _pair_priors(self, variable: int, parent: int, seen: FloatArray) -> Iterator[FloatArray]:
+        """Yield priors of the table given a parent: of merged states, and of normal scores."""
         groups, own = self.joints.groups[parent], self.joints.groups[variable]
         alone = self._table(variable)
         for wide in (1, 2):
@@ -370,14 +376,14 @@ class TripleTables:
             normal = normal_table(seen, self._table(parent), alone)
             yield (1.0 - SOFT_NORMAL) * normal + SOFT_NORMAL * alone
 
-    def _of_two(self, variable: int, first: int, second: int) -> Estimate:
+    def _given_two(self, variable: int, first: int, second: int) -> Estimate:
         if first > second:
             turned = self.estimate(variable, (second, first))
             return Estimate(turned.evidence, turned.table.swapaxes(0, 1))
-        seen = self._triple(first, second, variable)
+        seen = self._triples(first, second, variable)
         groups = self.joints.groups[variable]
         alone = _summed(self._table(variable), groups, 0)
-        priors = list(self._priors(seen, alone, first, second))
+        priors = list(self._triple_priors(seen, alone, first, second))
         if self.others is not None:
             priors.append(_summed(self.others._table(variable, first, second), groups, 2))
         coarse = shrunk(seen, priors)
@@ -385,19 +391,19 @@ class TripleTables:
             return coarse
         within, share = max(
             (
-                (self._within(variable), np.s_[None, None]),
-                (self._within(variable, first), np.s_[:, None]),
-                (self._within(variable, second), np.s_[None]),
+                (self._within_groups(variable), np.s_[None, None]),
+                (self._within_groups(variable, first), np.s_[:, None]),
+                (self._within_groups(variable, second), np.s_[None]),
             ),
             key=lambda one: one[0].evidence,
         )
         table = coarse.table[:, :, groups] * within.table[share]
         return Estimate(coarse.evidence + within.evidence, table)
 
-    def _priors(
+    def _triple_priors(
         self, seen: FloatArray, alone: FloatArray, first: int, second: int
     ) -> Iterator[FloatArray]:
-        """Yield what tables of groups given two variables are shrunk to, (first, second, groups).
+        """Yield priors of the table of groups given two variables, (first, second, groups).
 
         Parameters
         ----------
@@ -422,24 +428,24 @@ class TripleTables:
                 table = shrunk(merged, [alone]).table[axes[0]][:, axes[1]]
                 yield (1.0 - SOFT) * table + SOFT * alone
 
-    def _within(self, variable: int, *parents: int) -> Estimate:
+    def _within_groups(self, variable: int, *parents: int) -> Estimate:
         """Return the distribution of states within their group, given a parent's group."""
         key = (variable, -1, *parents)
         if key not in self._known:
             groups, alone = self.joints.groups[variable], self._table(variable)
-            seen = np.diagonal(self.counts)[self._states(variable)]
+            seen = np.diagonal(self.counts)[self._span(variable)]
             for parent in parents:
-                given = self.counts[self._states(parent), self._states(variable)]
+                given = self.counts[self._span(parent), self._span(variable)]
                 seen = _summed(given, self.joints.groups[parent], 0)
             evidence, table = 0.0, np.empty_like(seen)
             for group in range(int(groups[-1]) + 1):
-                own = groups == group
-                found = shrunk(seen[..., own], [alone[own] / alone[own].sum()])
-                evidence, table[..., own] = evidence + found.evidence, found.table
+                inside = groups == group
+                found = shrunk(seen[..., inside], [alone[inside] / alone[inside].sum()])
+                evidence, table[..., inside] = evidence + found.evidence, found.table
             self._known[key] = Estimate(evidence, table)
         return self._known[key]
 
-    def _triple(self, first: int, second: int, third: int) -> FloatArray:
+    def _triples(self, first: int, second: int, third: int) -> FloatArray:
         """Return how many rows have each triple of groups; fitted, where nobody counts them."""
         names = (first, second, third)
         for place in range(3):
@@ -449,20 +455,20 @@ class TripleTables:
                 continue
             single, shape = names[place], tuple(self.joints.counts[one] for one in pair)
             marks = slice(start, start + shape[0] * shape[1])
-            counts = self.counts[marks, self._states(single)].reshape(*shape, -1)
+            counts = self.counts[marks, self._span(single)].reshape(*shape, -1)
             counts = _summed(counts, self.joints.groups[single], 2)
             order = (*pair, single)
             return np.asarray(counts.transpose([order.index(one) for one in names]))
         return fitted(
-            self._pair(first, second), self._pair(first, third), self._pair(second, third)
+            self._pairs(first, second), self._pairs(first, third), self._pairs(second, third)
         )
 
-    def _pair(self, first: int, second: int) -> FloatArray:
+    def _pairs(self, first: int, second: int) -> FloatArray:
         """Return how many rows have each pair of groups."""
-        groups, counts = self.joints.groups, self.counts[self._states(first), self._states(second)]
+        groups, counts = self.joints.groups, self.counts[self._span(first), self._span(second)]
         return _summed(_summed(counts, groups[first], 0), groups[second], 1)
 
-    def _states(self, variable: int) -> slice:
+    def _span(self, variable: int) -> slice:
         first = int(self._layout.first[variable])
         return slice(first, first + self.joints.sizes[variable])
 
@@ -503,9 +509,9 @@ def class_nodes(
         Position of the variable that the trees are to predict. Default: they are a density.
     """
     nodes, everything = [], counts.sum(axis=0)
-    for own in counts:
-        others = TripleTables(joints, everything - own, ordered) if len(counts) > 1 else None
-        tables = TripleTables(joints, own, ordered, others)
+    for of_class in counts:
+        others = TripleTables(joints, everything - of_class, ordered) if len(counts) > 1 else None
+        tables = TripleTables(joints, of_class, ordered, others)
         trees = [grown(tables, root, target) for root in roots(len(columns))]
         leaves = [tree_leaf(tables, members, columns) for members in trees]
         nodes.append(mixed(leaves, np.ones(len(leaves))))
@@ -553,7 +559,7 @@ def grown(tables: TripleTables, root: int, target: int | None = None) -> list[Me
 def _choices(
     tables: TripleTables, newest: Member, waiting: set[int], target: int | None
 ) -> Iterator[tuple[float, int, tuple[int, ...]]]:
-    """Yield what can depend on a new variable of a tree: minus the gain, the variable, parents."""
+    """Yield candidates for the next variable of a tree: minus the gain, the variable, parents."""
     variable, parents = newest
     alone = [(variable,)] if target in (None, variable) else []
     second = parents if target is None else set(parents) & {target}
@@ -589,14 +595,14 @@ def tree_leaf(
         # Of the row of each parent's state: the group of the carried variable.
         width = tables.joints.counts[second[variable]]
         states = tables.joints.sizes[given[0]]
-        own = groups[given[0]]
+        carried_group = groups[given[0]]
         if len(given) == 2:
             carried = tables.joints.counts[given[1]]
-            own = np.repeat(own, carried)
+            carried_group = np.repeat(carried_group, carried)
             if second[variable] == given[1]:
-                own = np.tile(np.arange(carried), states)
+                carried_group = np.tile(np.arange(carried), states)
         size = table.shape[-1]
-        both = table[:, :, None] * np.eye(width)[own][:, None]
+        both = table[:, :, None] * np.eye(width)[carried_group][:, None]
         place = hidden[variable]
         parents[place], rows[place] = above, both.reshape(len(table), -1)
         parents[variable], rows[variable] = place, np.repeat(np.eye(size), width, axis=0)
@@ -613,3 +619,107 @@ def _summed(array: FloatArray, groups: IntArray, axis: int) -> FloatArray:
     """Return sums over the entries of each group along an axis; groups ascend from 0."""
     first = np.searchsorted(groups, np.arange(int(groups[-1]) + 1))
     return np.asarray(np.add.reduceat(array, first, axis=axis))
+
+
+# -- the columns that parties multiply -------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StateMarks:
+    """The C L columns that are multiplied: for each of C classes L marks of states and of pairs.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+    joints : Joints
+        Of the pairs.
+    """
+
+    plan: TrainingPlan
+    joints: Joints
+
+    @property
+    def owners(self) -> IntArray:
+        """The variable of each mark, shape (C L,): all of a class, then those of the next.
+
+        A mark of a pair has the holders of its first variable, which are those of its second.
+        """
+        columns = np.array(self.plan.columns, dtype=np.int64)
+        firsts = columns[self.joints.first_of_pairs]
+        variables = np.append(np.repeat(columns, self.plan.sizes), firsts)
+        return np.tile(variables, self.plan.num_classes)
+
+    @property
+    def wanted(self) -> BoolArray:
+        """Which products are needed, (C L, C L): of a class, not pairs with pairs."""
+        classes = self.plan.num_classes
+        pairs = np.arange(len(self.owners) // classes) >= sum(self.plan.sizes)
+        return np.kron(np.eye(classes, dtype=np.bool_), ~(pairs[:, None] & pairs))
+
+    def values(self, rows: FloatArray, patterns: IntArray | None = None) -> FloatArray:
+        """Return 1 for the state of each variable within the class of each row, else 0.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n, number of variables)
+            As ``Domain.encode`` makes them; a missing value has no mark.
+        patterns : ndarray of int64, shape (n,), optional
+            The pattern of each row, see `TrainingPlan.indicators`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, C L)
+            Of L marks of a class the first are those of single states, the others those of pairs.
+        """
+        plan, joints = self.plan, self.joints
+        codes = encode(rows[:, plan.columns], plan.sizes)
+        states = StateLayout(plan.sizes, complete=False).design(codes)
+        marks = np.hstack([states[:, 1:], joints.layout.design(joints.codes(codes))[:, 1:]])
+        within = plan.indicators(plan.classes_of(rows), patterns)
+        return np.asarray((within[:, :, None] * marks[:, None]).reshape(len(rows), -1))
+
+    def num_left_out(self, products: FloatArray, known: IntArray) -> int:
+        """Return how many rows have no marks, of the variable for which these are most.
+
+        Parameters
+        ----------
+        products : ndarray of float, shape (C L, C L)
+            Of the marks.
+        known : ndarray of int64, shape (C L,)
+            How many rows the holders of each mark's variable have.
+        """
+        plan = self.plan
+        counted = np.diagonal(products).reshape(plan.num_classes, -1)[:, : sum(plan.sizes)]
+        first = StateLayout(plan.sizes, complete=False).first
+        return int((known[first] - np.add.reduceat(counted.sum(axis=0), first)).max())
+
+    def trained(self, domain: Domain, products: FloatArray, target: int | None = None) -> Circuit:
+        """Return the circuit of counts of pairs and triples.
+
+        Parameters
+        ----------
+        domain : Domain
+        products : ndarray of float, shape (C L, C L)
+            Of the marks. Each pair of variables may be counted in other rows.
+        target : int, optional
+            The variable that the circuit is to predict; not that of the plan. Default: the circuit
+            is a density.
+
+        Raises
+        ------
+        DataError
+            If no class has rows.
+        """
+        plan = self.plan
+        layout = StateLayout(plan.sizes, complete=False)
+        length = len(products) // plan.num_classes
+        counts = np.einsum("cicj->cij", products.reshape((plan.num_classes, length) * 2))
+        states = np.diagonal(counts, axis1=1, axis2=2)[:, : layout.total]
+        rows = np.add.reduceat(states, layout.first, axis=1).max(axis=1)
+        if not rows.any():
+            raise DataError(f"no class has {plan.min_rows} rows: nothing to learn")
+        variables = [domain.variables[j] for j in plan.columns]
+        ordered = np.array([one.edges is not None and not one.missing_state for one in variables])
+        place = None if target is None else plan.columns.index(target)
+        nodes = class_nodes(self.joints, counts, ordered, plan.columns, place)
+        return class_mixture(domain, plan, rows, nodes)

@@ -83,8 +83,8 @@ fedpc:
     depth=NUMBER dictionary=TEXT duplicate_columns=fail|drop|keep epochs=NUMBER exclude=TEXT
     expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto head=BOOL|auto
     identifiers=auto|fail image=TEXT
-    learner=auto|class-conditional|trees|spn|einsum|decision-tree leave_one_out=BOOL
-    leaves=auto|gaussian|histogram max_rounds=NUMBER max_states=NUMBER
+    learner=auto|class-conditional|trees|spn|einsum|decision-tree least_deviation=NUMBER
+    leave_one_out=BOOL leaves=auto|gaussian|histogram max_rounds=NUMBER max_states=NUMBER
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
     missing_values=fail|drop|keep|em numbers=TEXT output_dir=TEXT precision=float64|float32
     products=NUMBER queries=federated|central quorum=NUMBER replicas=NUMBER replicates=NUMBER

@@ -26,6 +26,7 @@ VALUES = {
     "center": ["party", "global", "series"],
     "class_root": [False],
     "leaves": ["histogram"],
+    "least_deviation": [5.0],
     "clusters": [2],
     "components": [2],
     "correlation": [0.9],

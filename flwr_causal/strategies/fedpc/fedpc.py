@@ -122,6 +122,7 @@ class FedPC(CausalStrategy):
         """Check the options' values."""
         super().validate()
         _ = self.options.image_shape
+        self.options.check_leaves()
         require(
             self.options.small_counts != "suppress",
             "small_counts",

@@ -266,6 +266,29 @@ def test_the_scores_that_choose_a_leaf_are_those_of_refitted_leaves():
     assert fit._leave_one_out(0, counts) == pytest.approx(expected["histogram"], abs=1e-9)
 
 
+def test_normal_leaves_are_as_wide_as_stated():
+    """In units of their columns; what chooses the kind of a leaf is the density of that leaf."""
+    values = np.column_stack([np.linspace(0, 1, 40), np.linspace(0, 100, 40)])
+    domain = domain_of((0, 0))
+    free, bound = (LeafFit(domain, values, np.ones(40), 2.0, "gaussian", least) for least in (0, 3))
+    part = np.arange(12)
+    for before, after in zip(free.leaves(part, [0, 1]), bound.leaves(part, [0, 1]), strict=True):
+        assert after.mean == before.mean
+        assert after.sd == max(before.sd, 3.0)
+    (_, score), _ = bound._normals(part, np.arange(2))
+    z = np.array([values[k, 0] - free.leaves(np.delete(part, k), [0])[0].mean for k in part])
+    assert score == pytest.approx(norm(0, 3).logpdf(z).sum())
+
+
+def test_a_least_deviation_needs_normal_leaves():
+    with pytest.raises(ConfigError, match="least_deviation=1 bounds normal leaves"):
+        LearnSPN(leaves="histogram", least_deviation=1.0)
+    with pytest.raises(ConfigError, match="does not hold in EM"):
+        LearnSPN(em_steps=2, least_deviation=1.0)
+    with pytest.raises(ConfigError, match="must be 0 or more"):
+        LearnSPN(least_deviation=-1.0)
+
+
 def test_smoothing_by_hand():
     """A mean is drawn a tenth of a row to that of all, two pseudo rows say what a category is."""
     values = np.array([[0.0, 0], [1, 0], [2, 1], [3, 1], [4, 1]])

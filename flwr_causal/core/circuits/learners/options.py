@@ -157,6 +157,10 @@ class SpnOptions(Part):
     leaves : {"auto", "gaussian", "histogram"}, default "auto"
         Learner "spn": leaves of numbers; "auto" chooses by the leave-one-out log-likelihood. With
         ``variant="paper"`` "gaussian".
+    least_deviation : float, default 0
+        Learner "spn": least standard deviation of a normal leaf, in units of its column. With 1 and
+        standardised columns the paper's circuits have the densities of its table 1 on breast cancer
+        and Credit (docs/figures/papers.md); the paper states no such bound.
     """
 
     text = "learner='spn'"
@@ -166,6 +170,21 @@ class SpnOptions(Part):
     split_rows: float = bounded(60.0, above=0)
     class_root: bool = True
     leaves: NumericLeaf = "auto"
+    least_deviation: float = bounded(0.0, least=0)
+
+    def check_leaves(self) -> None:
+        """Check that a least standard deviation has normal leaves that it bounds.
+
+        Raises
+        ------
+        ConfigError
+            If there are none.
+        """
+        if self.least_deviation and self.leaves == "histogram":
+            raise ConfigError(
+                f"least_deviation={self.least_deviation:g} bounds normal leaves, and with "
+                "leaves='histogram' there are none: leave one of the two options out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,7 @@ class LearnSPN(SpnOptions):
 
     Parameters
     ----------
-    blocks, correlation, split_rows, class_root, leaves
+    blocks, correlation, split_rows, class_root, leaves, least_deviation
         See :class:`~flwr_causal.core.circuits.learners.options.SpnOptions`.
     clusters : int, default 2
         Number of children of a sum.
@@ -142,6 +142,9 @@ class LearnSPN(SpnOptions):
         if not 0 < self.significance < 1:
             raise ConfigError(f"significance must lie between 0 and 1, got {self.significance}")
         check_bounds(self)
+        self.check_leaves()
+        if self.least_deviation and self.em_steps:
+            raise ConfigError("least_deviation does not hold in EM: leave em_steps at 0")
 
     def learn(
         self,
@@ -321,7 +324,12 @@ class SpnGrowth:
         """The fit of leaves over one column; a block over all columns needs none."""
         options = self.options
         return LeafFit(
-            self.domain, self.values, self.row_weights, options.smoothing, options.leaves
+            self.domain,
+            self.values,
+            self.row_weights,
+            options.smoothing,
+            options.leaves,
+            options.least_deviation,
         )
 
     def part(self, rows: BoolArray) -> SpnGrowth:

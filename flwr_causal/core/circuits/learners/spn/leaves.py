@@ -238,6 +238,8 @@ class LeafFit:
         Pseudo rows, above 0; see the module.
     kind : {"auto", "gaussian", "histogram"}
         Leaves of numbers.
+    least_deviation : float, default 0
+        Of normal leaves, in units of their columns.
     """
 
     def __init__(
@@ -247,11 +249,13 @@ class LeafFit:
         row_weights: FloatArray,
         smoothing: float,
         kind: NumericLeaf,
+        least_deviation: float = 0.0,
     ) -> None:
         self.columns = ColumnPriors.of(domain, values, row_weights)
         self.row_weights = row_weights
         self.smoothing = smoothing
         self.kind = kind
+        self._least_variances = (least_deviation / self.columns.spreads) ** 2
         self._codes = self.columns.codes(values)
         # Numbers in units of their columns: squares keep their digits.
         self._standard = (values - self.columns.means) / self.columns.spreads
@@ -296,6 +300,8 @@ class LeafFit:
         total, first = weights.sum(axis=0), (weights * z).sum(axis=0)
         second = (weights * z**2).sum(axis=0)
         mean, variance = smoothed_normals(total, first, second, self.smoothing)
+        least = self._least_variances[numbers]
+        variance = np.maximum(variance, least)
         spreads = self.columns.spreads[numbers]
         means = self.columns.means[numbers] + spreads * mean
         deviations = spreads * np.sqrt(variance)
@@ -303,6 +309,7 @@ class LeafFit:
         # A single row is left out, also of a row with a weight above 1.
         others = np.maximum(total - 1.0, 0.0)
         mean, variance = smoothed_normals(others, first - z, second - z**2, self.smoothing)
+        variance = np.maximum(variance, least)
         densities = -0.5 * ((z - mean) ** 2 / variance + np.log(variance)) - NORMALISER
         scores = (weights * (densities - np.log(spreads))).sum(axis=0)
         return list(zip(normals, scores.tolist(), strict=True))

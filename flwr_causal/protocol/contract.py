@@ -223,10 +223,10 @@ class Contract:
         AskedOtherwiseError
             If it belongs to other runs, by what this one states.
         """
-        if not exchange.only.holds(setup.run):
+        if not exchange.when.holds(setup.run):
             raise AskedOtherwiseError(
                 f"The server asked for '{exchange.name}', which is for other runs of "
-                f"'{self.method}': {exchange.only}. Nothing was sent. Install the same version on "
+                f"'{self.method}': {exchange.when}. Nothing was sent. Install the same version on "
                 "all machines."
             )
 
@@ -257,7 +257,7 @@ class Contract:
 
 
 #: What of a declaration is for readers.
-_FOR_READERS = ("meaning", "when", "rows")
+_FOR_READERS = ("meaning", "timing", "rows")
 
 
 def _declared(thing: Any) -> Any:

@@ -56,5 +56,5 @@ CUTS = Exchange(
     contradiction=_decreasing,
     unfitting=_more_thresholds,
     same_parties=True,
-    when="before the training, if numeric columns are cut into intervals",
+    timing="before the training, if numeric columns are cut into intervals",
 )

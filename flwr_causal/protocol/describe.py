@@ -109,7 +109,7 @@ OVERVIEW = Exchange(
         ),
     ),
     most=1,
-    only=~POOLED,
+    when=~POOLED,
     same_parties=True,
     contradiction=_impossible_overview,
 )
@@ -119,8 +119,8 @@ POOLED_OVERVIEW = replace(
     name="pooled overview",
     meaning=f"the exchange 'overview' with secure_aggregation: {OVERVIEW.meaning}",
     returns=tuple(replace(item, combine="sum") for item in OVERVIEW.returns),
-    when="in place of 'overview'",
-    only=POOLED,
+    timing="in place of 'overview'",
+    when=POOLED,
     contradiction=None,
 )
 

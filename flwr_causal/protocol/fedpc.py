@@ -214,7 +214,7 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
         name=f"{learner}: {declared.name}",
         sends=(*declared.sends, DOMAIN),
         most=declared.most,
-        only=_SUMMED & When(learner=("auto", learner)) & declared.only,
+        when=_SUMMED & When(learner=("auto", learner)) & declared.when,
         contradiction=contradiction,
         unfitting=unfitting,
         derived=derived,
@@ -256,9 +256,9 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="if the parties have different columns and common rows; not where states are "
+    timing="if the parties have different columns and common rows; not where states are "
     "counted, and where the weights are 'em'",
-    only=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
+    when=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
     most=1,
     same_parties=True,
     contradiction=_other_projections,
@@ -270,7 +270,7 @@ RECALL = Exchange(
     "whether the party has stored its circuits of an earlier run",
     sends=(Sent("fingerprint", "of that training"), DOMAIN),
     most=1,
-    only=~TRAINS,
+    when=~TRAINS,
     unfitting=other_domain,
 )
 
@@ -287,8 +287,8 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
         ),
         returns=returns,
         weight="one",
-        when="after the training",
-        only=~TRAINS | ONE_PASS & When(queries="federated"),
+        timing="after the training",
+        when=~TRAINS | ONE_PASS & When(queries="federated"),
         query=True,
     )
 
@@ -340,7 +340,7 @@ CONTRACT = Contract(
             CUTS,
             # Two searches: one for values that many rows share.
             most=2 * MAX_EXCHANGES,
-            only=_SUMMED & (_TREES_LEARNER | DIFFERENT) | ONE_PASS & _TREES_LEARNER,
+            when=_SUMMED & (_TREES_LEARNER | DIFFERENT) | ONE_PASS & _TREES_LEARNER,
         ),
         *SUMS.values(),
         ALIGN,

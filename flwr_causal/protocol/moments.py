@@ -107,12 +107,12 @@ _COMPARES = When(unknown_targets=True) | When(local_graphs=True)
 # ... and of rows with missing cells.
 _INCOMPLETE = When(missing_values="em")
 
-_RANKS = replace(RANKS, only=_OF_ROWS & When(scale="normal-scores"))
-_SUMS = replace(SUMS, only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE)
-_PARTS = replace(PARTS, only=_OF_ROWS & _COMPARES)
-_SEEN = replace(SEEN, only=_OF_ROWS & ~_COMPARES & _INCOMPLETE)
-_OWN = replace(OWN, only=_SEEN.only & When(unshared_columns="keep", order=0) & ~POOLED)
-_EXPECTED = replace(EXPECTED, only=_SEEN.only)
+_RANKS = replace(RANKS, when=_OF_ROWS & When(scale="normal-scores"))
+_SUMS = replace(SUMS, when=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE)
+_PARTS = replace(PARTS, when=_OF_ROWS & _COMPARES)
+_SEEN = replace(SEEN, when=_OF_ROWS & ~_COMPARES & _INCOMPLETE)
+_OWN = replace(OWN, when=_SEEN.when & When(unshared_columns="keep", order=0) & ~POOLED)
+_EXPECTED = replace(EXPECTED, when=_SEEN.when)
 
 
 def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
@@ -210,9 +210,9 @@ REGRESSIONS = Exchange(
             bound=_largest_regressions,
         ),
     ),
-    when="2 to 8 times, with categories that may have causes",
+    timing="2 to 8 times, with categories that may have causes",
     most=16,
-    only=_OF_ROWS & ~_COMPARES & When(parameters="likelihood"),
+    when=_OF_ROWS & ~_COMPARES & When(parameters="likelihood"),
     same_parties=True,
     contradiction=_impossible_regressions,
     derived=_sizes_of_regressions,

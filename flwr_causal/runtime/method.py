@@ -185,7 +185,7 @@ class Method:
         """The exchanges of the contract that the training may need with these options."""
         run = self.run
         return tuple(
-            one for one in self.contract.exchanges if not one.query and one.only.holds(run)
+            one for one in self.contract.exchanges if not one.query and one.when.holds(run)
         )
 
     @property

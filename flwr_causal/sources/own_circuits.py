@@ -178,7 +178,7 @@ def _local(weights: str, *, central: bool) -> Exchange:
         returns=(*_LOCAL.returns, *(one for one in own if one)),
         most=1,
         remembered=not central,
-        only=ONE_PASS
+        when=ONE_PASS
         & When(weights=("auto", weights))
         & When(queries="central" if central else "federated"),
     )

@@ -201,7 +201,7 @@ class NotearsADMM(CausalStrategy):
         privacy = options.guarantee(agreement.names, sharing=1, effective_rows=agreement.n)
         return replace(result, model=model, privacy=privacy)
 
-    @step(consensus.ROUND.only)
+    @step(consensus.ROUND.when)
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 

@@ -292,7 +292,7 @@ class TwoDBN(CausalStrategy):
             )
         )
 
-    @step(ROUND.only)
+    @step(ROUND.when)
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 

@@ -7,7 +7,7 @@ import pytest
 from federations import make_federation, setup_for
 
 from flwr_causal.app.methods import METHODS, OWN_METHODS
-from flwr_causal.app.pages import NAMES, with_names
+from flwr_causal.app.pages import NAMES, renew_names
 from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.party_table import describe
@@ -243,7 +243,7 @@ def test_a_trainings_name_is_read_back():
 
 def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
     text = (pytestconfig.rootpath / NAMES).read_text()
-    assert with_names(text) == text
+    assert renew_names(text) == text
     assert options_by_method().keys() == set(OWN_METHODS)
     assert "model" in options_by_method()["moments"]
     assert "kind" not in options_by_method()["moments"]

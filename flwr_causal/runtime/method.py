@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.records import Value
-    from flwr_causal.runtime.algorithm import Ask
-    from flwr_causal.runtime.algorithm import Training as Steps
+    from flwr_causal.runtime.algorithm import Ask, Steps
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.options import CausalOptions
 

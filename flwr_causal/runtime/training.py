@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.runtime.algorithm import Training as Steps
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.runtime.method import Method
 
 #: A party's rows for each replicate, below which a warning is given: so many sums over few rows may

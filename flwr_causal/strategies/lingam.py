@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.options import takes
 
@@ -133,7 +133,7 @@ class Lingam(CausalStrategy):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Search for the causal order of highest likelihood.
 
         Yields

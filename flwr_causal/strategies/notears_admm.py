@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.strategies.options import takes
 
 
@@ -171,7 +171,7 @@ class NotearsADMM(CausalStrategy):
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Solve for W by rounds of ADMM, or for the parameters of perceptrons.
 
         Yields
@@ -214,7 +214,7 @@ class NotearsADMM(CausalStrategy):
         """
         return problem
 
-    def _perceptrons(self, agreement: Agreement) -> Training:
+    def _perceptrons(self, agreement: Agreement) -> Steps:
         """Solve for the parameters of perceptrons (section 5.2); then measure the edges."""
         options, masks = self.options, self.options.masks(agreement)
         problem = perceptrons.ServerProblem(

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
     from flwr_causal.strategies.fedpc.shared import Circuit
@@ -207,7 +207,7 @@ class FedPC(CausalStrategy):
             learners=taken(LearnerOptions, self.options),
         )
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Train a circuit over the parties' columns, by what these make of the options.
 
         Yields

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.logistic import Ascent, Members
     from flwr_causal.core.blocks.search import BlockProblem
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Result, Training
+    from flwr_causal.runtime.algorithm import Result, Steps
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.solvers.solver import Outcome
 
@@ -47,7 +47,7 @@ def by_likelihood(
     outcome: Outcome,
     problem: BlockProblem | None,
     result_of: Callable[[Outcome], Result],
-) -> Training:
+) -> Steps:
     """Choose among the graphs that are near the best one, and fit the categories of the model.
 
     With missing cells the graph stays that of the outcome: a likelihood of the rows in which a

@@ -24,7 +24,7 @@ from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.solvers.ancestral import with_doubts
 from flwr_causal.strategies.moments.solvers.blocks import BlockClasses
-from flwr_causal.strategies.moments.solvers.solver import Outcome
+from flwr_causal.strategies.moments.solvers.solver import Solved
 from flwr_causal.strategies.moments.tables import MomentsTables, with_amounts
 from flwr_causal.strategies.moments.targets import (
     own_graphs,
@@ -137,7 +137,7 @@ class Moments(MomentsTables):
         if self._skewed and not (scores or replicate):
             outcome = with_amounts(outcome, self._skewed)
         yield Note({**outcome.info, **products.info})
-        final = partial(Outcome.result, products=products, known=agreement.warnings)
+        final = partial(Solved.result, products=products, known=agreement.warnings)
         if options.local_graphs and not replicate:
             own = own_graphs(products, masks, solver, outcome)
             return replace(final(outcome), heterogeneity=own)

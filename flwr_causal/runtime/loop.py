@@ -13,7 +13,7 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
-from flwr_causal.core.arguments import Form, check_argument, instance
+from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
@@ -43,7 +43,6 @@ from flwr_causal.runtime.influence import (
     known_influence,
     left_out,
 )
-from flwr_causal.runtime.method import Method
 from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.run_directory import CheckpointError
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
+    from flwr_causal.runtime.method import Method
     from flwr_causal.runtime.outcome import Record
 
     OnRound = Callable[[Record], None]
@@ -80,6 +80,8 @@ MOST_REMEMBERED = 2**28
 SETTLE_SECONDS = 1.0
 
 
+#: What a run takes as its method: an object of a class of strategies, which is not imported here.
+METHOD = Form("a strategy, such as Moments()", lambda value: hasattr(type(value), "_as_run"))
 #: What a run takes as its grid.
 GRID = Form(
     "Flower's Grid, or a LocalGrid",
@@ -141,7 +143,7 @@ def run(
         If too few parties reply, or the method does not finish within its exchanges.
         ``error.outcome`` holds what was done so far.
     """
-    check_argument("run", "method", method, instance(Method, "a strategy, such as Moments()"))
+    check_argument("run", "method", method, METHOD)
     check_argument("run", "grid", grid, GRID)
     outcome = Outcome(as_run=method._as_run)
     if method._stepwise is not None:

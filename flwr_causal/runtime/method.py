@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import check_types
+from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps, with_total
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.doubts.parties import disagreement_of
+from flwr_causal.doubts.tables import doubts, doubts_of_groups, doubts_of_total, naming_columns
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import KnowledgePartyOptions
+from flwr_causal.runtime.options import CausalOptions, CountedRows, FewRows, sends_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,18 +34,21 @@ if TYPE_CHECKING:
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.dictionary.entries import Dictionary
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.errors import DataError
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.records import Value
     from flwr_causal.runtime.algorithm import Ask, Steps
     from flwr_causal.runtime.federation import Federation
-    from flwr_causal.runtime.options import CausalOptions
 
 OptionsT = TypeVar("OptionsT", bound="PartyOptions")
+
+#: The most exchanges of a method that states no number of them.
+UNSTATED = 1000
 
 
 class Method:
@@ -59,7 +67,10 @@ class Method:
     contract: ClassVar[Contract]
     method: ClassVar[str] = ""
 
+    options_type: ClassVar[type[CausalOptions]] = CausalOptions
     options: CausalOptions
+    #: The dictionary of the parties' columns that the option ``dictionary`` names.
+    _entries: Dictionary | None = None
     #: The name of an exchange of sums whose replies are kept by party, to compare these.
     _compared_in: str = ""
     #: Other ways to run where a party differs, in words.
@@ -75,8 +86,8 @@ class Method:
     _clipping_norm: float = 0.0
     #: The mod of Flower's that such a wrapper needs at the parties.
     _clipping_mod: str = ""
-    _federation: Federation | None
-    _grid: Grid | None
+    _federation: Federation | None = None
+    _grid: Grid | None = None
     #: The :class:`~flwr_causal.runtime.training.Training` of the run in progress.
     state: Any = None
     #: What the parties are sent in the exchange in progress.
@@ -108,13 +119,20 @@ class Method:
         """
 
     @abstractmethod
+    def _accepts(self, changes: Mapping[str, Any]) -> bool:
+        """Return whether the method has these options beside the others that were given."""
+
     def _mended(self, incomplete: Iterable[str]) -> DataError:
-        """Return the error of parties that find missing values themselves, with what is assumed."""
+        """Return the error of parties that find missing values, with the assumptions."""
+        return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
 
     @property
-    @abstractmethod
     def policy(self) -> Policy:
         """How problems of the data are handled."""
+        known = {one.name for one in fields(Policy)}
+        own = {name: value for name, value in self.options.asked().items() if name in known}
+        own["dictionary"] = "" if self._entries is None else self._entries.text
+        return self.contract.completed(self.options, Policy(**own))
 
     @property
     def _initial_names(self) -> tuple[str, ...]:
@@ -189,31 +207,81 @@ class Method:
 
     @property
     def exchanges_beyond(self) -> int:
-        """How many exchanges the training may need beyond ``max_rounds``; more end the run."""
-        return 0
+        """How many exchanges the training may need beyond ``max_rounds``.
 
-    @abstractmethod
+        A class that leaves ``max_rounds`` at 1 does not say how many exchanges it needs.
+        """
+        return UNSTATED if self.options.max_rounds == self.options_type.max_rounds == 1 else 0
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether a column that cannot be used is left out, in place of an error."""
+        return False
+
+    @property
+    def _left_open(self) -> frozenset[str]:
+        """The options that the reports decide; a private release is drawn with the first ones."""
+        return frozenset() if self.options.private else self.options.left_open
+
+    @property
+    def _expected(self) -> Expected:
+        """What the method takes for granted of the parties' tables; else it warns."""
+        return self.options.expected
+
+    @property
+    def _parts(self) -> tuple[type[Part], ...]:
+        """The parts that the options and what leaves a party choose; subclasses add to it."""
+        chosen = self.options.parts
+        if sends_counts(self):
+            return (*chosen, CountedRows)
+        return (*chosen, FewRows) if self.options.joins_columns else chosen
+
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Return the columns that all parties use, or raise a DataError that says what is wrong."""
+        """Turn the parties' reports into the columns that all use, or raise what is wrong.
 
-    @abstractmethod
+        Parameters
+        ----------
+        reports : mapping of str to TableReport
+            By the parties' names, in their order.
+
+        Raises
+        ------
+        ConfigError
+            If options do not fit the parties.
+        DataError
+            Naming each party, column and remedy.
+        """
+        self.options.check_parties(reports)
+        agreement = agree(
+            reports, self.policy, self._accepts, self._left_open, leaves_out=self._leaves_out
+        )
+        if "exclude" in self._left_open:
+            leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
+        found = doubts(reports, agreement, self._expected, self.policy)
+        agreement = replace(agreement, warnings=(*agreement.warnings, *found))
+        return self.options.agreed(agreement, reports, self._parts)
+
     def _complete(
         self,
         agreement: Agreement,
         total: TableReport,
         groups: Mapping[str, TableReport] | None = None,
     ) -> Agreement:
-        """Return the agreement of parties that withhold their numbers, with the totals of all rows.
+        """Return the agreement with the numbers of all rows, and what is implausible about them.
 
-        Parameters
-        ----------
-        agreement : Agreement
-            Of reports without numbers.
-        total : TableReport
-            On the rows of all parties together, from a secure sum.
-        groups : mapping of str to TableReport, optional
-            By name, on the rows of each group of parties that adds up by itself.
+        Raises
+        ------
+        DataError
+            As :meth:`agree`.
         """
+        self.options.check_total(agreement, total)
+        agreement = with_total(agreement, total, self.policy, self._accepts, self._left_open)
+        if groups:
+            rows = {name: report.rows for name, report in groups.items()}
+            agreement = replace(agreement, rows=rows, total=None)
+        found = doubts_of_total(replace(agreement, total=agreement.n), total, self._expected)
+        found += doubts_of_groups(groups or {}, agreement.names, self._expected)
+        return replace(agreement, warnings=(*agreement.warnings, *found))
 
     @abstractmethod
     def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
@@ -293,13 +361,15 @@ class Method:
     def _as_run(self, outcome: Any) -> Any:
         """Return an outcome as the run that users save and read."""
 
-    @abstractmethod
     def _annotated(self, graph: CausalGraph, agreement: Agreement) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
+        options = self.options
+        graph = graph.with_knowledge(options.known) if options.known else graph
+        return options.annotated(graph, agreement)
 
-    @abstractmethod
     def _warnings(self, graph: CausalGraph | None) -> list[str]:
         """Return what the user should know of a graph beside what the training says."""
+        return [*doubts_of(final=graph)]
 
     @abstractmethod
     def _write(self, outcome: Any, *, resumable: bool) -> None:

@@ -35,7 +35,6 @@ from flwr_causal.runtime.checkpoint import (
     is_resumable,
     results_saved,
 )
-from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     LeaveOneOut,
@@ -45,6 +44,7 @@ from flwr_causal.runtime.influence import (
 )
 from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
+from flwr_causal.runtime.round import Round, of_part
 from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
@@ -357,25 +357,18 @@ class Session:
         """
         method, federation = self.method, self.federation
         started = time.perf_counter()
-        number = self.outcome.rounds + 1
         if federation.absent:
             self._find(federation.absent, ())
         known_failures = len(federation.failures)
-        request = self.request()
-        exchange = request.exchange
-        common, _ = records.split(request.values)
-        if self.strategy is not method:
-            check_composes(method, type(self.strategy).__name__, exchange, list(common))
+        current = self.next_round()
+        number, request, exchange = current.number, current.request, current.exchange
         messages = self.strategy.configure_train(
-            number,
-            records.pack_arrays(common, method.options.precision, exchange.exact),
-            ConfigRecord({**self.config}),
-            self.grid,
+            number, current.arrays, ConfigRecord({**self.config}), self.grid
         )
         asking = (
             SecureSum.of(method, exchange, messages, number, self._fix)
             if method.options.secure_aggregation and not exchange.open
-            else SingleReplies(method, self.strategy, exchange, number)
+            else current
         )
         collected = asking.ask(self.grid, messages, method.options.round_timeout, self._find)
         changed = collected.changed if method.options.changed_tables == "restart" else ()
@@ -398,7 +391,7 @@ class Session:
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 arrivals = asking.arrivals(collected)
                 replies = asking.combined(collected, arrivals)
-            info = self.close(request, replies)
+            info = self.close(current, replies)
         record = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
             self._look_at_parties(request, arrivals)
@@ -411,20 +404,30 @@ class Session:
             self._keep(step if exchange.kept and not self.wrapper else None)
         return record
 
-    def request(self) -> Ask:
-        """Return what the parties are sent next."""
-        method = self.method
-        with server_work(method, f"Exchange {self.outcome.rounds + 1}"):
-            request = method._asked = self.training.ask()
-        return request
+    def next_round(self) -> Round:
+        """Return the exchange that the training asks for next.
 
-    def close(self, request: Ask, replies: Replies) -> Mapping[str, Any]:
-        """Take the next step on combined replies; return what the history says of it."""
+        Raises
+        ------
+        ConfigError
+            If the privacy wrapper around the method cannot add its noise to it.
+        """
         method, number = self.method, self.outcome.rounds + 1
-        with server_work(method, f"Exchange {number} ('{request.exchange.name}')"):
+        with server_work(method, f"Exchange {number}"):
+            request = self.training.ask()
+        found = method._round = Round(method, self.strategy, request, number)
+        if self.wrapper:
+            common, _ = records.split(request.values)
+            check_composes(method, self.wrapper, request.exchange, list(common))
+        return found
+
+    def close(self, current: Round, replies: Replies) -> Mapping[str, Any]:
+        """Take the next step on combined replies; return what the history says of it."""
+        method = self.method
+        with server_work(method, f"Exchange {current.number} ('{current.exchange.name}')"):
             info = self.training.give(replies)
-        method._asked = None
-        self._took_part(number, request, replies.answered)
+        method._round = None
+        self._took_part(current.number, current.request, replies.answered)
         return info
 
     def recorded(
@@ -860,7 +863,7 @@ class Session:
         ended = self.outcome.status in ("completed", "failed")
         if self.checkpoint is not None and self.write_results and ended and not self.kept:
             self._write(self.checkpoint.directory)
-        method.state = method._federation = method._grid = method._asked = None
+        method.state = method._federation = method._grid = method._round = None
         method._initial = {}
         method.release, method._clipping_norm, method._clipping_mod = None, 0.0, ""
 

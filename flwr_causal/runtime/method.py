@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import fields, replace
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -18,8 +17,6 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.doubts.parties import disagreement_of
 from flwr_causal.doubts.tables import doubts, doubts_of_groups, doubts_of_total, naming_columns
-from flwr_causal.errors import ConfigError
-from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.runtime.options import CausalOptions, CountedRows, FewRows, sends_counts
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pandas as pd
-    from flwr.app import ArrayRecord, Message
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
@@ -41,8 +37,7 @@ if TYPE_CHECKING:
     from flwr_causal.errors import DataError
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
-    from flwr_causal.protocol.records import Value
-    from flwr_causal.runtime.algorithm import Ask, Steps
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.runtime.federation import Federation
 
 OptionsT = TypeVar("OptionsT", bound="PartyOptions")
@@ -90,8 +85,8 @@ class Method:
     _grid: Grid | None = None
     #: The :class:`~flwr_causal.runtime.training.Training` of the run in progress.
     state: Any = None
-    #: What the parties are sent in the exchange in progress.
-    _asked: Ask | None = None
+    #: The :class:`~flwr_causal.runtime.round.Round` in progress.
+    _round: Any = None
     #: The arrays that a run starts from, by the names of `_initial_names`; empty: the method's own.
     _initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
     #: What was assumed of options that the run leaves open, by the parties' reports: by option the
@@ -381,69 +376,3 @@ class Method:
         resumable : bool
             Whether what the run can be resumed from stays there.
         """
-
-    def _messages(
-        self,
-        request: Ask,
-        server_round: int,
-        arrays: ArrayRecord,
-        further: Mapping[str, Value],
-    ) -> list[Message]:
-        """Return the messages of an exchange, one for each party that is asked.
-
-        Parameters
-        ----------
-        request : Ask
-        server_round : int
-            The number of the exchange.
-        arrays : ArrayRecord
-            The arrays among ``request.values``; a privacy wrapper may have changed them.
-        further : mapping
-            Further plain values for the parties.
-
-        Raises
-        ------
-        ConfigError
-            If what parties are sent has not the declared shapes, naming exchange and value.
-        """
-        exchange, federation = request.exchange, self._federation
-        assert federation is not None
-        parties = federation.asked(
-            exchange, server_round, self.options.fraction_train, self.options.seed
-        )
-        labels = federation.labels
-
-        content = partial(
-            records.request,
-            exchange.name,
-            self.method,
-            server_round,
-            precision=self.options.precision,
-            exact=exchange.exact,
-            config=further,
-        )
-        # One content for all that are sent the same: a content for each would cost more than the
-        # exchange.
-        common = content(records.split(request.values)[1])
-        common[records.ARRAYS] = arrays
-        contents = {
-            party: content(request.values_for(own)) if own in request.own else common
-            for party in parties
-            if request.asks(own := labels[party.name])
-        }
-        agreed = self.contract.sizes(federation.setup, 0)
-        agreed.pop("n")
-        for sent in {id(one): one for one in contents.values()}.values():
-            try:
-                door.sizes_of(exchange.asked(records.config_of(sent)), sent, agreed)
-            except door.RefusedError as error:
-                raise ConfigError(
-                    f"{type(self).__name__} cannot ask for the exchange '{exchange.name}': "
-                    f"{error}. Send what it declares as Sent, or declare what is sent."
-                ) from error
-        return [
-            federation.message(
-                party.node_id, sent, exchange, server_round, self.options.round_timeout
-            )
-            for party, sent in contents.items()
-        ]

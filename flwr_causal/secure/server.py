@@ -21,8 +21,8 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.replies import Replies, Summed
-from flwr_causal.runtime.combining import combined_groups
 from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
+from flwr_causal.runtime.round import combined_groups
 from flwr_causal.secure import totals
 from flwr_causal.secure.groups import dealt
 from flwr_causal.secure.keys import (

@@ -368,9 +368,7 @@ class CausalStrategy(FedAvg, Method):
         ``arrays`` is filled with the sent arrays.
         """
         if self._federation is not None and self._stepwise is None:  # in loop.run
-            if self._asked is None:
-                return []
-            return self._messages(self._asked, server_round, arrays, dict(config))
+            return [] if self._round is None else self._round.messages(arrays, dict(config))
         if server_round == 1:
             if self._stepwise is not None:
                 self._stepwise.end()

@@ -29,8 +29,8 @@ from flwr_causal.data.series.levels import OWN_LEVELS, require_varying
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, doubts_of
 from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, doubts_by, reported_relations
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import Baselines, CausalOptions
+from flwr_causal.runtime.round import LEAST_FOR_MEDIAN
 from flwr_causal.strategies.levels import (
     draw_parties,
     take_levels_out,

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
     from flwr_causal.runtime.outcome import Record
 
     OnRound = Callable[[Record], None]
@@ -91,7 +91,7 @@ GRID = Form(
 
 @single_threaded()
 def run(
-    method: Method,
+    method: CausalMethod,
     grid: Grid,
     *,
     strategy: Strategy | None = None,
@@ -106,7 +106,7 @@ def run(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
         The method.
     grid : Grid
         Flower's grid, or a ``LocalGrid``.
@@ -188,8 +188,8 @@ class Session:
 
     Parameters
     ----------
-    method : Method
-    strategy : Method or Strategy
+    method : CausalMethod
+    strategy : CausalMethod or Strategy
         The method, or the privacy wrapper around it.
     grid : Grid
     outcome : Outcome
@@ -221,7 +221,7 @@ class Session:
         What the parties were sent in the exchange by which the method compares them.
     """
 
-    method: Method
+    method: CausalMethod
     strategy: Any
     grid: Grid
     outcome: Outcome
@@ -868,7 +868,7 @@ class Session:
         method.release, method._clipping_norm, method._clipping_mod = None, 0.0, ""
 
 
-def plain_options(method: Method) -> dict[str, Any]:
+def plain_options(method: CausalMethod) -> dict[str, Any]:
     """Return the method's id and its options as plain values."""
     options = {
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
@@ -881,7 +881,7 @@ def plain_options(method: Method) -> dict[str, Any]:
 
 
 def checked_initial(
-    method: Method, arrays: Mapping[str, NDArray[Any]]
+    method: CausalMethod, arrays: Mapping[str, NDArray[Any]]
 ) -> Mapping[str, NDArray[Any]]:
     """Return the arrays that a run starts from; shapes are checked once the columns are known.
 

@@ -46,7 +46,7 @@ OptionsT = TypeVar("OptionsT", bound="PartyOptions")
 UNSTATED = 1000
 
 
-class Method:
+class CausalMethod:
     """Base of all methods, free of Flower.
 
     A subclass sets :attr:`contract` and implements :meth:`train`.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Value
     from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Find
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 # Of fewer replies none can be told to be the false one.
 LEAST_FOR_MEDIAN = 3
@@ -47,15 +47,15 @@ class Round:
 
     Parameters
     ----------
-    method : Method
-    strategy : Method or Strategy
+    method : CausalMethod
+    strategy : CausalMethod or Strategy
         The method, or the privacy wrapper around it.
     request : Ask
     number : int
         Of the exchange.
     """
 
-    method: Method
+    method: CausalMethod
     strategy: Any
     request: Ask
     number: int
@@ -174,7 +174,7 @@ class Round:
 
 
 def combined_groups(
-    method: Method, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: CausalMethod, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     """Combine the sums or means of groups, as :class:`Round` does with single replies."""
     whole = isinstance(exchange, Bundle)
@@ -190,7 +190,7 @@ def of_part(part: BundlePart, replies: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _by_part(
-    method: Method, bundle: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: CausalMethod, bundle: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     assert isinstance(bundle, Bundle)
     # Of a training whose parties are all missing there is nothing, and the training has failed.
@@ -202,7 +202,7 @@ def _by_part(
 
 
 def _as_declared(
-    method: Method, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: CausalMethod, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     """Combine accepted replies as declared, without Flower: sums, means or medians."""
     if not exchange.averaged:

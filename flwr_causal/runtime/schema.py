@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.runtime.federation import Totals
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 POLL_SECONDS = 0.5
 #: The mod of Flower's that also returns whether the reply was within the norm.
@@ -70,7 +70,7 @@ ADAPTIVE_MOD = "adaptiveclipping_mod"
 
 
 def exchange_schema(
-    method: Method, grid: Grid, *, settle: float = 0.0
+    method: CausalMethod, grid: Grid, *, settle: float = 0.0
 ) -> tuple[Federation, Agreement, int]:
     """Ask every connected node for its schema and let the method agree on the columns.
 
@@ -80,7 +80,7 @@ def exchange_schema(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
         Its policy is sent with the question; its ``agree`` checks the reports. Afterwards its
         ``decided`` has what was assumed.
     grid : Grid
@@ -131,7 +131,7 @@ def exchange_schema(
 
 
 def _exchanged(
-    method: Method, grid: Grid, settle: float, sizes: list[int]
+    method: CausalMethod, grid: Grid, settle: float, sizes: list[int]
 ) -> tuple[Federation, Agreement]:
     """Run the schema exchange with options that are decided; its bytes are added to ``sizes``."""
     first = {"names-only": 1} if _needs_names(method) else {}
@@ -202,7 +202,7 @@ def _check_answered(failed: Mapping[int, str]) -> None:
 
 
 def _reported(
-    method: Method, answers: list[tuple[Party, dict[str, Any]]]
+    method: CausalMethod, answers: list[tuple[Party, dict[str, Any]]]
 ) -> tuple[list[Party], dict[str, TableReport], tuple[str, ...]]:
     """Return the parties in their order, their reports by name, and warnings of their names."""
     answers.sort(key=_order)
@@ -214,14 +214,14 @@ def _reported(
     return [party for party, _ in answers], reports, late
 
 
-def _needs_names(method: Method) -> bool:
+def _needs_names(method: CausalMethod) -> bool:
     """Return whether the names of columns are asked for first, since some are not used."""
     policy = method.policy
     some = policy.unshared_columns == "drop" or policy.chooses_columns
     return some and not method.options.private and method._schema_options.chooses_columns(policy)
 
 
-def _not_asked(method: Method, reports: Mapping[str, TableReport]) -> dict[str, str]:
+def _not_asked(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that parties do not report on, and why."""
     policy = method.policy
     lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
@@ -256,7 +256,7 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
     return party.partition_id, party.name, party.node_id
 
 
-def _check_declared(method: Method, reports: Mapping[str, TableReport]) -> None:
+def _check_declared(method: CausalMethod, reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
     entries = method.policy.entries
     listed = () if entries is None else [one.name for one in entries.columns]
@@ -272,7 +272,7 @@ def _check_declared(method: Method, reports: Mapping[str, TableReport]) -> None:
                 )
 
 
-def _chosen(method: Method, reports: Mapping[str, TableReport]) -> list[str]:
+def _chosen(method: CausalMethod, reports: Mapping[str, TableReport]) -> list[str]:
     """Return the columns that ``columns`` and ``exclude`` leave; a ConfigError if none is."""
     policy, roles = method.policy, method.options.role_columns
     excluded = split_names(policy.exclude)
@@ -287,7 +287,7 @@ def _chosen(method: Method, reports: Mapping[str, TableReport]) -> list[str]:
     return names
 
 
-def _unused(method: Method, reports: Mapping[str, TableReport]) -> dict[str, str]:
+def _unused(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that are not used although their gaps have cost rows, and why."""
     if not columns_asked(method, reports):
         return {}
@@ -299,7 +299,7 @@ def _unused(method: Method, reports: Mapping[str, TableReport]) -> dict[str, str
     }
 
 
-def columns_asked(method: Method, reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
+def columns_asked(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return the values on columns that a schema question has, given the parties' reports."""
     if method.options.private or not method._schema_options.chooses_columns(method.policy):
         return {}
@@ -307,7 +307,7 @@ def columns_asked(method: Method, reports: Mapping[str, TableReport]) -> dict[st
 
 
 def _present(
-    method: Method, grid: Grid, settle: float, **further: records.Value
+    method: CausalMethod, grid: Grid, settle: float, **further: records.Value
 ) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
     """Wait for enough nodes, and ask them for their schema, see :func:`ask_schema`.
 
@@ -358,7 +358,7 @@ def _present(
 
 
 def agreed(
-    method: Method,
+    method: CausalMethod,
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],
     total: Totals | None = None,
@@ -367,7 +367,7 @@ def agreed(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     parties : sequence of Party
         In their order.
     reports : mapping of str to TableReport
@@ -428,7 +428,7 @@ def agreed(
 
 
 def ask_schema(
-    method: Method,
+    method: CausalMethod,
     grid: Grid,
     node_ids: Sequence[int],
     timeout: float,
@@ -438,7 +438,7 @@ def ask_schema(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     grid : Grid
     node_ids : sequence of int
     timeout : float
@@ -503,7 +503,7 @@ def ask_schema(
     return list(answers.values()), {node_id: failed[node_id] for node_id in waiting}, size
 
 
-def _terms(method: Method) -> dict[str, Any]:
+def _terms(method: CausalMethod) -> dict[str, Any]:
     """Return the terms of the run, which the parties' policies judge, and their signature."""
     # A path of the server says nothing to a party, and the digest everything.
     dictionary = {"dictionary": dictionary_digest(method.policy.dictionary) or None}
@@ -512,7 +512,7 @@ def _terms(method: Method) -> dict[str, Any]:
 
 
 def _answer(
-    method: Method, policy: Policy, reply: Message, *, names_only: bool
+    method: CausalMethod, policy: Policy, reply: Message, *, names_only: bool
 ) -> tuple[Party, dict[str, Any]]:
     """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
@@ -562,7 +562,7 @@ def _answer(
     return Party(node_id, party, partition, public_key=key, signature=signature), values
 
 
-def _check_clips(method: Method, reply: Message, party: str) -> None:
+def _check_clips(method: CausalMethod, reply: Message, party: str) -> None:
     """Refuse a party whose mod does not clip what Flower's client-side wrapper takes as clipped.
 
     Raises
@@ -609,7 +609,7 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
 
 
 def _with_unique_names(
-    method: Method, answers: list[tuple[Party, dict[str, Any]]]
+    method: CausalMethod, answers: list[tuple[Party, dict[str, Any]]]
 ) -> tuple[list[tuple[Party, dict[str, Any]]], tuple[str, ...]]:
     """Add the node id to names that several nodes have, and return a warning of each such name.
 
@@ -728,7 +728,7 @@ def _check_parts(reports: Mapping[str, TableReport]) -> None:
 
 
 def check_errors(
-    answers: Sequence[tuple[Party, dict[str, Any]]], method: Method | None = None
+    answers: Sequence[tuple[Party, dict[str, Any]]], method: CausalMethod | None = None
 ) -> None:
     """Check that all parties can use their tables; a DataError names those that cannot.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.runtime.federation import Party
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
     from flwr_causal.runtime.round import Round
 
 #: How a message names the strategy around the method, which the method does not know.
@@ -49,7 +49,7 @@ class Stepwise:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     config : ConfigRecord
         Of the first round; a client-side wrapper has put its norm there.
     grid : Grid
@@ -58,7 +58,7 @@ class Stepwise:
     """
 
     def __init__(
-        self, method: Method, config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
+        self, method: CausalMethod, config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
     ) -> None:
         self.method, self.outcome = method, Outcome(as_run=method._as_run)
         self.session = Session(method, method, grid, self.outcome, {}, WRAPPER)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
     from flwr_causal.runtime.federation import Federation, Find
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
     from flwr_causal.secure.neighbours import Circle
     from flwr_causal.secure.words import Size
 
@@ -81,7 +81,7 @@ _NOT_UNMASKED = (
 )
 
 
-def with_groups(method: Method, parties: Sequence[Party]) -> list[Party]:
+def with_groups(method: CausalMethod, parties: Sequence[Party]) -> list[Party]:
     """Return the parties with their groups, where there are any.
 
     Raises
@@ -99,7 +99,7 @@ def with_groups(method: Method, parties: Sequence[Party]) -> list[Party]:
     return [replace(party, group=groups[party.name]) for party in parties]
 
 
-def check_parties(method: Method, parties: Sequence[Party]) -> None:
+def check_parties(method: CausalMethod, parties: Sequence[Party]) -> None:
     """Check that the parties of a run can add up securely.
 
     Raises
@@ -133,7 +133,7 @@ def check_parties(method: Method, parties: Sequence[Party]) -> None:
         )
 
 
-def agreed_keys(method: Method, parties: Sequence[Party]) -> dict[str, Any]:
+def agreed_keys(method: CausalMethod, parties: Sequence[Party]) -> dict[str, Any]:
     """Return the parties' keys, where sums are secure sums or columns differ; else nothing.
 
     Raises
@@ -164,7 +164,7 @@ def agreed_keys(method: Method, parties: Sequence[Party]) -> dict[str, Any]:
     return agreed
 
 
-def _key_of(method: Method, party: Party) -> str:
+def _key_of(method: CausalMethod, party: Party) -> str:
     """Return the party's public key; of one that is absent from a resumed run any that is valid.
 
     Where columns differ the others then answer, and the run ends as where it is lost after the
@@ -203,12 +203,14 @@ def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]
             )
 
 
-def ask_totals(method: Method, grid: Grid, federation: Federation) -> tuple[Totals, Collected]:
+def ask_totals(
+    method: CausalMethod, grid: Grid, federation: Federation
+) -> tuple[Totals, Collected]:
     """Run the exchange of totals.
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     grid : Grid
     federation : Federation
         Its setup has the agreed columns and the parties' keys, but neither means nor variances.
@@ -669,7 +671,7 @@ class SecureSum:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     federation : Federation
     exchange : Exchange
     server_round : int
@@ -680,7 +682,7 @@ class SecureSum:
         As of :func:`ask_sum`.
     """
 
-    method: Method
+    method: CausalMethod
     federation: Federation
     exchange: Exchange
     server_round: int
@@ -690,7 +692,7 @@ class SecureSum:
     @classmethod
     def of(
         cls,
-        method: Method,
+        method: CausalMethod,
         exchange: Exchange,
         messages: Sequence[Message],
         server_round: int,

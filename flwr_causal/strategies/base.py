@@ -24,7 +24,7 @@ from flwr_causal.reports.asked import OUTCOME, TREATMENT
 from flwr_causal.reports.described import described
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
-from flwr_causal.runtime.method import UNSTATED, Method
+from flwr_causal.runtime.method import UNSTATED, CausalMethod
 from flwr_causal.runtime.options import (
     Baselines,
     CausalOptions,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 RunAlone = Callable[..., Any]
 
 
-class CausalStrategy(FedAvg, Method):
+class CausalStrategy(FedAvg, CausalMethod):
     """Base of all methods.
 
     A subclass sets ``contract``, and ``options_type`` to a frozen dataclass of its options; it

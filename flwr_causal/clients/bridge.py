@@ -54,7 +54,7 @@ from flwr_causal.protocol.options import received
 from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
-from flwr_causal.protocol.settings import check_trainings
+from flwr_causal.protocol.settings import WEIGHTINGS, check_trainings
 from flwr_causal.protocol.setup import DIGEST, PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
@@ -248,17 +248,16 @@ def _report(
     contract = kind.contract
     options, policy = _read_question(kind, config)
     own.check_question(contract, config, options, policy)
-    secure.check_demand(own.node, met=masked)
     guarantee, running = options.guarantee, _is_running(context, config)
     table = _opened(party, own, policy, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and noise.begin(context, options, again=again)
-    released = noise.of_line(context, guarantee)
     if restored or running:
         check_digest(context.state, table, party.name)
     else:
         keep_digest(context.state, table)
     if guarantee is not None:
+        released = noise.of_line(context, guarantee)
         own.check_budget(released)
         # Where it cannot be kept, nothing is drawn and nothing counts.
         noise.keep(context)
@@ -383,7 +382,8 @@ def _open(
     record = context.state.get(SETUP)
     if any(name.startswith(PREFIX) for name in config):
         setup = _read_setup(kind, config)
-        secure.accept(context, setup)
+        if secure.SECURE in context.state:
+            secure.accept(context, setup)
         if isinstance(record, ConfigRecord) and record[f"{PREFIX}exchange"] != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             kept = {name: context.state[name] for name in OF_RUN if name in context.state}
@@ -401,10 +401,10 @@ def _open(
     for exchange, content in requests:
         for part in parts_of(exchange):
             kind.contract.check_taking_place(part.exchange, setup)
-        check_trainings(kind.contract, setup, exchange, content)
+        if isinstance(exchange, Bundle) or exchange.sends_name(WEIGHTINGS):
+            check_trainings(kind.contract, setup, exchange, content)
     kind.contract.check_names(setup)
     check_steps(kind, setup.run)
-    secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
     if guarantee is not None:
         for exchange, _ in requests:
@@ -455,7 +455,10 @@ def _opened(
         are in the party's log.
     """
     own_map = own.node.dictionary_map or source.own_map
-    reading = reading_at(policy, options, own_map, own.policy.columns)
+    if policy.entries is None and own_map is None:
+        reading = policy.reading.for_options(options)
+    else:
+        reading = reading_at(policy, options, own_map, own.policy.columns)
     try:
         table = source.opened(reading, private=options.guarantee is not None)
     except DictionaryFaultError as error:
@@ -463,7 +466,8 @@ def _opened(
         raise (error if counts else error.without_counts()) from None
     # By a dictionary a column that the policy withholds has not been read.
     table = own.shown(table) if reading.dictionary is None else table
-    return with_party(table, policy.party_column, source.name)
+    name = policy.party_column
+    return with_party(table, name, source.name) if name else table
 
 
 def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:
@@ -579,7 +583,7 @@ def _answer(
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
-        own = _in_training(client, part.training, config)
+        own = client if part.training == MAIN else _in_training(client, part.training, config)
         arrays, weight = _fit(own, part, exchange, message.content)
         own.source = client.source  # the drawn rows of many replicates need not stay in memory
         named |= part.named(arrays)
@@ -686,9 +690,7 @@ def _fit(
 def _in_training(
     client: CausalClient, training: TrainingName, config: Mapping[str, Any]
 ) -> CausalClient:
-    """Return the client of one training: with rows, a memory and a cache of its own."""
-    if training == MAIN:
-        return client
+    """Return the client of a further training: with rows, a memory and a cache of its own."""
     context, name = client.context, training.name
     prefix = training.named("")
     state = RecordDict(
@@ -789,7 +791,9 @@ def _replay(
         # What is remembered follows from the same cut points as what has left.
         _note_questions(client, party, exchange, content)
         for part in parts_of(exchange):
-            own = _in_training(earlier, part.training, records.config_of(content))
+            own = earlier
+            if part.training != MAIN:
+                own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, common)
             _commit(own, part.training, context, ())
     number = config[records.NUMBER]

@@ -12,6 +12,7 @@ and the tables of docs/privacy.md (:mod:`flwr_causal.protocol.tables`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.contract.when import ALWAYS, Condition
@@ -353,7 +354,7 @@ class Exchange:
             if len(set(names)) < len(names):
                 raise ConfigError(f"The exchange '{self.name}' declares a name twice: {names}.")
 
-    @property
+    @cached_property
     def when_in_words(self) -> str:
         """When it takes place, how often, and in which runs."""
         times = {None: "", 1: "once"}.get(self.most, f"at most {self.most} times")

@@ -234,9 +234,16 @@ class PartyDoor:
     ) -> RunTerms | None:
         """Return the checked terms; None where there is no policy.
 
-        That a run keeps to the guarantee that it states is checked without a policy, too.
+        What the node's configuration demands, and that a run keeps to the guarantee that it states,
+        is checked without a policy, too.
         """
-        ruled = self.policy != PartyPolicy()
+        if self.node.secure_aggregation and not masked:
+            raise ConfigError(
+                "Its node config has secure-aggregation=true, and this run adds nothing up "
+                "securely: set the option 'secure_aggregation', or take the key out of the node "
+                "config."
+            )
+        ruled = self.policy != _ALLOWS_ALL
         terms = RunTerms.from_text(text) if ruled or (text and contract.private) else None
         if ruled and terms is not None:
             self.policy.check(terms)

@@ -138,21 +138,19 @@ def keep(
     return _file(context, str(own[_RUN]["run"])).add(own)
 
 
-def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> dict[str, Any]:
+def of_line(context: Context, guarantee: Guarantee, sharing: int = 1) -> dict[str, Any]:
     """Return the entries on a private run in the party's record: its release, and its loss.
 
     Parameters
     ----------
     context : Context
         Of the node.
-    guarantee : Guarantee or None
-        Of the request that is answered; None: nothing is said.
+    guarantee : Guarantee
+        Of the request that is answered.
     sharing : int, default 1
         Among how many parties the noise is shared. Where the party does not know the others, it
         counts on its own part alone.
     """
-    if guarantee is None:
-        return {}
     alone = 1 if NodeConfig.of(context.node_config).peers else sharing
     return {
         "release": context.state[_RUN]["id"],

@@ -17,7 +17,7 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.errors import AskedOtherwiseError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import MAIN, SEED, Bundle, BundlePart, parts_of
+from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
 from flwr_causal.protocol.columns import folds_of
 from flwr_causal.protocol.options import Setting, equal, same, settings_of
 
@@ -137,7 +137,7 @@ def of_request(exchange: Exchange, content: RecordDict, rows: int) -> list[Setti
 def check_trainings(
     contract: Contract, setup: Setup, exchange: Exchange, content: RecordDict
 ) -> None:
-    """Check that a run has the trainings that a request is of.
+    """Check that a run has the trainings that a request of several is of.
 
     Parameters
     ----------
@@ -156,8 +156,6 @@ def check_trainings(
         them would tell what the run withholds.
     """
     parts = parts_of(exchange)
-    if parts == (BundlePart(MAIN, exchange),) and not exchange.sends_name(WEIGHTINGS):
-        return
     asked = {
         one.option: one
         for one in of_request(exchange, content, setup.num_rows)

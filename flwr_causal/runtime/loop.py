@@ -31,7 +31,6 @@ from flwr_causal.runtime.checkpoint import (
     KeptExchange,
     digest_of,
     digest_of_request,
-    digests_of,
     is_resumable,
     results_saved,
 )
@@ -319,7 +318,7 @@ class Session:
                 outcome.failures,
             )
         outcome.groups = {name: list(group) for name, group in agreement.groups.items()}
-        outcome.tables = digests_of(federation)
+        outcome.tables = federation.digests
         method._grid = self.grid
         self._train(federation, agreement, state)
 

@@ -66,6 +66,8 @@ class CausalMethod:
     options: CausalOptions
     #: The dictionary of the parties' columns that the option ``dictionary`` names.
     _entries: Dictionary | None = None
+    #: The options of which the data policy was made last, and this policy.
+    _last_policy: tuple[CausalOptions | None, Policy | None] = (None, None)
     #: The name of an exchange of sums whose replies are kept by party, to compare these.
     _compared_in: str = ""
     #: Other ways to run where a party differs, in words.
@@ -124,10 +126,14 @@ class CausalMethod:
     @property
     def policy(self) -> Policy:
         """How problems of the data are handled."""
-        known = {one.name for one in fields(Policy)}
-        own = {name: value for name, value in self.options.asked().items() if name in known}
-        own["dictionary"] = "" if self._entries is None else self._entries.text
-        return self.contract.completed(self.options, Policy(**own))
+        options, policy = self._last_policy
+        if policy is None or options is not self.options:
+            known = {one.name for one in fields(Policy)}
+            own = {name: value for name, value in self.options.asked().items() if name in known}
+            own["dictionary"] = "" if self._entries is None else self._entries.text
+            policy = self.contract.completed(self.options, Policy(**own))
+            self._last_policy = self.options, policy
+        return policy
 
     @property
     def _initial_names(self) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ from flwr_causal.core.words import (
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
@@ -137,7 +136,8 @@ def _exchanged(
     first = {"names-only": 1} if _needs_names(method) else {}
     answers, failed, size = _present(method, grid, settle, **first)
     sizes.append(size)
-    _check_answered(failed)
+    if failed:
+        raise _unanswered(failed)
     dropped: dict[str, str] = {}
     if first:
         reports = _names_reported(answers)
@@ -155,10 +155,12 @@ def _exchanged(
             method, grid, nodes, method.options.round_timeout, columns=names
         )
         sizes.append(more)
-        _check_answered(failed)
+        if failed:
+            raise _unanswered(failed)
         parties, reports, late = _reported(method, answers)
         unused = _unused(method, reports)
-    parties = with_groups(method, parties)
+    if method.options.groups != 1:
+        parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
     if method.options.secure_aggregation and not method.options.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
@@ -191,14 +193,13 @@ def _exchanged(
     return federation, agreement
 
 
-def _check_answered(failed: Mapping[int, str]) -> None:
-    """Raise a FederationError if a node did not answer, with the reasons."""
-    if failed:
-        raise FederationError(
-            "The schema exchange failed; training was not started. "
-            + "; ".join(by_reason(dict(text.split(": ", 1) for text in failed.values())))
-            + ". A node that was killed counts as connected for another minute."
-        )
+def _unanswered(failed: Mapping[int, str]) -> FederationError:
+    """Return the error of nodes that did not answer, with the reasons."""
+    return FederationError(
+        "The schema exchange failed; training was not started. "
+        + "; ".join(by_reason(dict(text.split(": ", 1) for text in failed.values())))
+        + ". A node that was killed counts as connected for another minute."
+    )
 
 
 def _reported(
@@ -405,6 +406,7 @@ def agreed(
         for warning in agreement.warnings:
             log(WARNING, warning)
     sums = any(report.has_sums for report in (*own.values(), *([total.all] if total else [])))
+    keys = method.options.secure_aggregation or method._columns_differ
     setup = Setup(
         names=agreement.names,
         num_rows=agreement.n,
@@ -418,7 +420,7 @@ def agreed(
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,
-        **agreed_keys(method, parties),
+        **(agreed_keys(method, parties) if keys else {}),
         **_terms(method),
     )
     rows = agreement.rows
@@ -506,7 +508,8 @@ def ask_schema(
 def _terms(method: CausalMethod) -> dict[str, Any]:
     """Return the terms of the run, which the parties' policies judge, and their signature."""
     # A path of the server says nothing to a party, and the digest everything.
-    dictionary = {"dictionary": dictionary_digest(method.policy.dictionary) or None}
+    entries = method._entries
+    dictionary = {"dictionary": None if entries is None else entries.digest}
     terms = RunTerms.of(method.method, method.options.asked() | dictionary).to_text()
     return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
 

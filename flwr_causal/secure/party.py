@@ -22,7 +22,7 @@ from flwr.app import ConfigRecord
 from flwr.supercore import log
 
 from flwr_causal.core.words import some
-from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
+from flwr_causal.errors import AskedOtherwiseError, DataError, FederationError
 from flwr_causal.party.cache import cached
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
@@ -86,21 +86,6 @@ _LAST = ("token", "keys", "least", "number")
 _OTHER_TABLE = "The plan, or the order of rows, is not that of the masked table."
 _OTHER_PARTIES = "The unmasking is not that of the parties that have agreed."
 _NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
-
-
-def check_demand(node: NodeConfig, *, met: bool) -> None:
-    """Check that a run has secure sums where the node's configuration asks for them.
-
-    Raises
-    ------
-    ConfigError
-        If it has none; nothing of the party's table leaves it.
-    """
-    if node.secure_aggregation and not met:
-        raise ConfigError(
-            "Its node config has secure-aggregation=true, and this run adds nothing up securely: "
-            "set the option 'secure_aggregation', or take the key out of the node config."
-        )
 
 
 def offer_key(state: RecordDict, *, running: bool) -> str:
@@ -682,7 +667,7 @@ def answered(record: dict[str, Any], sums: Sums, number: int, vector: bytes) -> 
 
 
 def accept(context: Context, setup: Setup) -> None:
-    """Note the agreement under which the party is asked, if it has a key for secure sums.
+    """Note the agreement under which a party with a key for secure sums is asked.
 
     Also one without keys: after it the party is in no earlier agreement any more.
 
@@ -691,9 +676,8 @@ def accept(context: Context, setup: Setup) -> None:
     AskedOtherwiseError
         If the party knows another agreement of this name, or has left this one for a later one.
     """
-    if SECURE in context.state:
-        noted = _under(_record(context.state), setup.exchange, setup.digest)
-        context.state[SECURE] = ConfigRecord(noted)
+    noted = _under(_record(context.state), setup.exchange, setup.digest)
+    context.state[SECURE] = ConfigRecord(noted)
 
 
 def _under(record: dict[str, Any], token: str, agreement: str) -> dict[str, Any]:

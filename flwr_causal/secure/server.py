@@ -82,15 +82,13 @@ _NOT_UNMASKED = (
 
 
 def with_groups(method: CausalMethod, parties: Sequence[Party]) -> list[Party]:
-    """Return the parties with their groups, where there are any.
+    """Return the parties with their groups.
 
     Raises
     ------
     ConfigError
         If there are too few parties.
     """
-    if method.options.groups == 1:
-        return list(parties)
     least = max(method.options.min_parties, LEAST_PARTIES)
     names = [party.name for party in parties]
     groups = dealt(
@@ -134,15 +132,13 @@ def check_parties(method: CausalMethod, parties: Sequence[Party]) -> None:
 
 
 def agreed_keys(method: CausalMethod, parties: Sequence[Party]) -> dict[str, Any]:
-    """Return the parties' keys, where sums are secure sums or columns differ; else nothing.
+    """Return the parties' keys, for secure sums and for products of different columns.
 
     Raises
     ------
     FederationError
         If two parties have sent the same key.
     """
-    if not (method.options.secure_aggregation or method._columns_differ):
-        return {}
     times = Counter(party.public_key for party in parties)
     same = [party.name for party in parties if party.public_key and times[party.public_key] > 1]
     if same:

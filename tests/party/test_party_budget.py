@@ -624,4 +624,3 @@ def test_a_party_that_knows_the_others_counts_on_their_noise():
     assert alone["rho"] == pytest.approx(4 * guarantee.rho)
     context.node_config["peers"] = "/keys"
     assert privacy.of_line(context, guarantee, 4) == {**alone, "rho": guarantee.rho}
-    assert privacy.of_line(context, None) == {}

@@ -353,7 +353,7 @@ class CausalClient(NumPyClient):
                 f"{self.source.name} is a list of tables, that is, of time series, and this method "
                 "has no time: join them to one table, or use a method for time series"
             )
-        ids = name_of_ids(table.columns, self._row_id)
+        ids = name_of_ids(table.columns, self.options.row_id)
         used = self._used_columns()
         kept = [
             name
@@ -386,11 +386,6 @@ class CausalClient(NumPyClient):
     def role_columns(self) -> tuple[str, ...]:
         """The columns of time series that are no variables; ids may be among them."""
         return ()
-
-    @property
-    def _row_id(self) -> str:
-        options: PartyOptions = self.options
-        return options.row_id
 
     def identifiers(self) -> list[str]:
         """Return the agreed columns that look like identifiers."""
@@ -603,11 +598,6 @@ class CausalClient(NumPyClient):
         for name in MEMORIES:
             self.context.state.pop(name, None)
 
-    def _is_kept(self, setup: Setup) -> bool:
-        """Return whether the node's state holds this agreement, and no former one."""
-        record = self.context.state.get(SETUP)
-        return isinstance(record, ConfigRecord) and record[DIGEST] == setup.digest
-
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last.
 
@@ -618,8 +608,10 @@ class CausalClient(NumPyClient):
             sent and remembered is packed once.
         """
         state = self.context.state
-        if self._setup is not None and not self._is_kept(self._setup):
-            state[SETUP] = self._setup.record.copy()
+        if self._setup is not None:
+            record = state.get(SETUP)
+            if not isinstance(record, ConfigRecord) or record[DIGEST] != self._setup.digest:
+                state[SETUP] = self._setup.record.copy()
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

@@ -186,9 +186,7 @@ def client_app(
     mods = tuple(mods)
     app = _App(clients, source, node_keys, mods)
 
-    def door_of(context: Context) -> PartyDoor:
-        own = {clients.contract.method: clients} if isinstance(clients, type) else clients
-        return PartyDoor.of(context, node_keys, own)
+    by_method = {clients.contract.method: clients} if isinstance(clients, type) else clients
 
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:
@@ -210,7 +208,7 @@ def client_app(
             return Answer(content, accepted, lambda content: own.note(content, **about))
 
         try:
-            own = door_of(context)
+            own = PartyDoor.of(context, node_keys, by_method)
             return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
@@ -221,7 +219,7 @@ def client_app(
 
     def reply(message: Message, context: Context) -> Message:
         """Let the client answer an exchange of the training, or a question after it."""
-        own = door_of(context)
+        own = PartyDoor.of(context, node_keys, by_method)
         check_sender(clients, message)
         return _reply(clients, source, message, context, own, mods)
 
@@ -248,7 +246,12 @@ def _report(
     contract = kind.contract
     options, policy = _read_question(kind, config)
     own.check_question(contract, config, options, policy)
-    guarantee, running = options.guarantee, _is_running(context, config)
+    # Whether the question comes from the run that the node takes part in.
+    record = context.state.get(SETUP)
+    running = isinstance(record, ConfigRecord) and (
+        record[f"{PREFIX}exchange"] == config.get("exchange")
+    )
+    guarantee = options.guarantee
     table = _opened(party, own, policy, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and noise.begin(context, options, again=again)
@@ -411,8 +414,11 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         noise.begin(context, setup.options, again=True)
-    table = _unchanged(source(context), context, own, setup)
-    client = kind(table, context, setup)
+    party = source(context)
+    table = _opened(party, own, setup.policy, setup.options, counts=not setup.masked)
+    # It must be the one of the schema exchange.
+    check_digest(context.state, table, party.name)
+    client = kind(replace(party, read=lambda: table), context, setup)
     if guarantee is None:
         own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
     return client, requests
@@ -431,14 +437,6 @@ def _requests(contract: Contract, content: RecordDict) -> list[Request]:
     # An archive holds exchanges of the method alone.
     own = [(exchange_of(contract, records.config_of(one)), one) for one in earlier]
     return [(common[name], content), *own]
-
-
-def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
-    """Return whether a question for the schema comes from the run that the node takes part in."""
-    record = context.state.get(SETUP)
-    if not isinstance(record, ConfigRecord):
-        return False
-    return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
 def _opened(
@@ -468,13 +466,6 @@ def _opened(
     table = own.shown(table) if reading.dictionary is None else table
     name = policy.party_column
     return with_party(table, name, source.name) if name else table
-
-
-def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:
-    """Return the source with its present table, which must be the one of the schema exchange."""
-    table = _opened(source, own, setup.policy, setup.options, counts=not setup.masked)
-    check_digest(context.state, table, source.name)
-    return replace(source, read=lambda: table)
 
 
 def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Policy]:

@@ -121,7 +121,7 @@ class ColumnsClient(CausalClient):
 
     def _id_column(self) -> pd.Series | None:
         table = self.source.read()
-        name = name_of_ids(table.columns, self._row_id)
+        name = name_of_ids(table.columns, self.options.row_id)
         # Without ids a large file stays where it is.
         return None if name is None else plain_ids(whole(table)[name])
 

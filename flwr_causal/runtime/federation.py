@@ -609,7 +609,8 @@ class _Attempt:
         arrays = door.accepted(
             exchange, reply.content, sizes, weight=weight, number=self.server_round
         )
-        door.check_clipped(sent, arrays)
+        if asked_to_clip:
+            door.check_clipped(sent, arrays)
         if exchange.contradiction is not None:
             received = {**records.config_of(sent), **records.arrays_of(sent)}
             known = ReplyContext(sizes, received, federation.setup, federation.reports[party.name])

@@ -150,7 +150,7 @@ def run(
         method._stepwise = None
     # What an earlier run has assumed is not stated by this one.
     method._decide({}, ())
-    method._initial = checked_initial(method, initial_arrays or {})
+    method._initial = checked_initial(method, initial_arrays) if initial_arrays else {}
     wrapper = "" if strategy is None else type(strategy).__name__
     session = Session(method, strategy or method, grid, outcome, config or {}, wrapper)
     session.write_results = write_results
@@ -781,8 +781,9 @@ class Session:
             outcome.privacy = dict(found.privacy)
             outcome.warnings += [*method._warnings(graph), *found.warnings]
             outcome.disagreement = method._disagreement(outcome.model, self.by_party, self.compared)
-            outcome.warnings += [*self._odd_parties(), *self._differences()]
-            outcome.warnings += self._without_groups()
+            outcome.warnings += self._odd_parties()
+            if method.options.secure_aggregation:
+                outcome.warnings += [*self._differences(), *self._without_groups()]
         return found.reason
 
     def _odd_parties(self) -> list[str]:
@@ -800,7 +801,7 @@ class Session:
         """Return the warning of secure sums over different parties."""
         outcome = self.outcome
         some = [name for name, times in outcome.answered.items() if times < outcome.rounds]
-        if not some or not self.method.options.secure_aggregation:
+        if not some:
             return []
         return [
             f"Some secure sums lack {', '.join(some)}: from the differences between sums over "
@@ -889,8 +890,6 @@ def checked_initial(
     ConfigError
         If the method cannot start from them.
     """
-    if not arrays:
-        return {}
     names, needed = list(arrays), method._initial_names
     if not needed:
         raise ConfigError(

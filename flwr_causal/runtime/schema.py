@@ -511,7 +511,8 @@ def _terms(method: CausalMethod) -> dict[str, Any]:
     entries = method._entries
     dictionary = {"dictionary": None if entries is None else entries.digest}
     terms = RunTerms.of(method.method, method.options.asked() | dictionary).to_text()
-    return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
+    key = method.options.signing_key
+    return {"terms": terms, "signature": signed(terms, own_run(), key) if key else ""}
 
 
 def _answer(

@@ -76,7 +76,7 @@ class Stepwise:
                 method._clipping_norm = float(norm)
             check_wrapped(method, WRAPPER)
             initial = records.unpack_arrays(initial_arrays)
-            method._initial = checked_initial(method, initial)
+            method._initial = checked_initial(method, initial) if initial else {}
             self.session.begin(loop.SETTLE_SECONDS, None)
         self.federation = self.session.federation
         log(

@@ -406,8 +406,6 @@ def _open(
             kind.contract.check_taking_place(part.exchange, setup)
         if isinstance(exchange, Bundle) or exchange.sends_name(WEIGHTINGS):
             check_trainings(kind.contract, setup, exchange, content)
-    kind.contract.check_names(setup)
-    check_steps(kind, setup.run)
     guarantee = setup.options.guarantee
     if guarantee is not None:
         for exchange, _ in requests:
@@ -493,6 +491,8 @@ def _read_setup(client: type[CausalClient], config: Mapping[str, Any], digest: s
     def read() -> Setup:
         setup = Setup.from_config(plain, contract.options)
         contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
+        contract.check_names(setup)
+        check_steps(client, setup.run)
         return setup
 
     found: Setup = _read_once(("setup", client), digest or repr(plain), read)

@@ -25,7 +25,7 @@ from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.core.documented import meaning
 from flwr_causal.core.options import option_types
 from flwr_causal.data.check.checks import RULES as OF_CHECKS
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.rules import table_of
 from flwr_causal.doubts import graphs, runs
 from flwr_causal.doubts.tables import RULES as OF_TABLES
@@ -205,7 +205,7 @@ def renew_names(text: str) -> str:
     for method in sorted(methods.OWN_METHODS):
         kinds = dict(option_types(methods.find(method).strategy.options_type))
         # A method may send its parties another rule for problems of tables than it is given.
-        kinds |= {name: kind for name, kind in option_types(Policy).items() if name in kinds}
+        kinds |= {name: kind for name, kind in option_types(Handling).items() if name in kinds}
         names = sorted(f"{name}={'|'.join(_words(kind))}" for name, kind in kinds.items())
         lines += [
             f"{method}:",

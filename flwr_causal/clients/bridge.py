@@ -20,7 +20,7 @@ from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.words import printable
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.interventions import USERS
@@ -244,15 +244,15 @@ def _report(
     masked = bool(config.get("secure-aggregation"))
     kind = _client_type(clients, config)
     contract = kind.contract
-    options, policy = _read_question(kind, config)
-    own.check_question(contract, config, options, policy)
+    options, handling = _read_question(kind, config)
+    own.check_question(contract, config, options, handling)
     # Whether the question comes from the run that the node takes part in.
     record = context.state.get(SETUP)
     running = isinstance(record, ConfigRecord) and (
         record[f"{PREFIX}exchange"] == config.get("exchange")
     )
     guarantee = options.guarantee
-    table = _opened(party, own, policy, options, counts=not masked)
+    table = _opened(party, own, handling, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and noise.begin(context, options, again=again)
     if restored or running:
@@ -268,12 +268,12 @@ def _report(
     shown = Source(party.name, lambda: table)
     names_only = bool(config.get("names-only"))
     used: Any = config.get("columns")
-    if policy.chooses_columns and not (names_only or guarantee is not None):
+    if handling.chooses_columns and not (names_only or guarantee is not None):
         # Also where the server does not say so.
         asked = table.columns if used is None else used
-        used = [name for name in asked if policy.chooses(name)]
+        used = [name for name in asked if handling.chooses(name)]
     # A dictionary says of each column what it is; a private run has all columns from the beginning.
-    undeclared = guarantee is None and policy.entries is None
+    undeclared = guarantee is None and handling.entries is None
     left_out = own.left_out(table, str(config.get("terms", ""))) if undeclared else []
     if left_out:
         listed = printable(", ".join(left_out))
@@ -290,12 +290,12 @@ def _report(
     if public:
         # Before anything is drawn, which counts also where the run is refused. A column that is
         # excluded is named, and not used.
-        chosen = filter(policy.chooses, names.names) if names_only else names.names
-        own.check_report(TableReport.of_names(chosen), table, policy, private=True)
+        chosen = filter(handling.chooses, names.names) if names_only else names.names
+        own.check_report(TableReport.of_names(chosen), table, handling, private=True)
     with single_threaded():
-        described = names if names_only else _described(client, policy)
+        described = names if names_only else _described(client, handling)
     if not public:
-        own.check_report(described, table, policy)
+        own.check_report(described, table, handling)
     for column in described.columns:
         if column.stray and own.guarded:
             # Rows and values are shown by commands that a person starts on this machine.
@@ -307,15 +307,17 @@ def _report(
     if masked and not described.withheld:
         columns = client.table().columns
         whole = secure.own_report(context, columns, lambda: described, private=client.private)
-        described = secure.withheld(whole, policy, party.name)
+        described = secure.withheld(whole, handling, party.name)
     described = replace(described, leaves_out=bool(left_out))
-    report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
+    report = door.reported(
+        described.to_dict(), client.contract.parts(handling), handling.max_states
+    )
     return {"contract": client.contract.digest} | key | report
 
 
-def _described(client: CausalClient, policy: Policy) -> TableReport:
+def _described(client: CausalClient, handling: Handling) -> TableReport:
     """Return a party's report; in a private run, the entries that follow from its release."""
-    return client.released_report(policy) if client.private else client.describe(policy)
+    return client.released_report(handling) if client.private else client.describe(handling)
 
 
 def check_sender(clients: Clients, message: Message) -> None:
@@ -413,7 +415,7 @@ def _open(
                 check_released(kind.contract, part)
         noise.begin(context, setup.options, again=True)
     party = source(context)
-    table = _opened(party, own, setup.policy, setup.options, counts=not setup.masked)
+    table = _opened(party, own, setup.handling, setup.options, counts=not setup.masked)
     # It must be the one of the schema exchange.
     check_digest(context.state, table, party.name)
     client = kind(replace(party, read=lambda: table), context, setup)
@@ -438,7 +440,7 @@ def _requests(contract: Contract, content: RecordDict) -> list[Request]:
 
 
 def _opened(
-    source: Source, own: PartyDoor, policy: Policy, options: PartyOptions, *, counts: bool
+    source: Source, own: PartyDoor, handling: Handling, options: PartyOptions, *, counts: bool
 ) -> Table:
     """Return the table as runs see it, with the column of the parties if the run has one.
 
@@ -451,10 +453,10 @@ def _opened(
         are in the party's log.
     """
     own_map = own.node.dictionary_map or source.own_map
-    if policy.entries is None and own_map is None:
-        reading = policy.reading.for_options(options)
+    if handling.entries is None and own_map is None:
+        reading = handling.reading.for_options(options)
     else:
-        reading = reading_at(policy, options, own_map, own.policy.columns)
+        reading = reading_at(handling, options, own_map, own.policy.columns)
     try:
         table = source.opened(reading, private=options.guarantee is not None)
     except DictionaryFaultError as error:
@@ -462,24 +464,24 @@ def _opened(
         raise (error if counts else error.without_counts()) from None
     # By a dictionary a column that the policy withholds has not been read.
     table = own.shown(table) if reading.dictionary is None else table
-    name = policy.party_column
+    name = handling.party_column
     return with_party(table, name, source.name) if name else table
 
 
-def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Policy]:
-    """Return the options and the data policy of a question for the schema."""
+def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Handling]:
+    """Return the options and the handling of a question for the schema."""
     contract = client.contract
     names = ("option-", "policy-")
     plain = {name: value for name, value in config.items() if name.startswith(names)}
 
-    def read() -> tuple[Any, Policy]:
+    def read() -> tuple[Any, Handling]:
         kind = contract.question or contract.options
         options: Any = received(kind, records.behind("option-", plain))
-        policy = received(Policy, records.behind("policy-", plain))
-        contract.check_policy(options, policy)
-        return options, policy
+        handling = received(Handling, records.behind("policy-", plain))
+        contract.check_handling(options, handling)
+        return options, handling
 
-    found: tuple[Any, Policy] = _read_once(("question", client), repr(plain), read)
+    found: tuple[Any, Handling] = _read_once(("question", client), repr(plain), read)
     return found
 
 
@@ -490,7 +492,7 @@ def _read_setup(client: type[CausalClient], config: Mapping[str, Any], digest: s
 
     def read() -> Setup:
         setup = Setup.from_config(plain, contract.options)
-        contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
+        contract.check_handling(setup.options, setup.handling, states=bool(setup.states))
         contract.check_names(setup)
         check_steps(client, setup.run)
         return setup
@@ -738,7 +740,7 @@ def _totals(client: CausalClient, message: Message) -> Answer:
         raise door.RefusedError("the server's message does not ask for totals as servers do")
     setup, columns = client.setup, client.table().columns
     report = secure.own_report(
-        client.context, columns, lambda: _described(client, setup.policy), private=client.private
+        client.context, columns, lambda: _described(client, setup.handling), private=client.private
     )
     vector = totals.vector_of(report, setup.summed)
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)

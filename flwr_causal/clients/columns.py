@@ -95,12 +95,12 @@ class ColumnsClient(CausalClient):
         secret = self.secret()
         if secret is None:
             return None
-        steps = self.kept_rows(self.setup.policy)
+        steps = self.kept_rows(self.setup.handling)
         return hashes_of_rows(hashed_ids(self._ids(), secret)[steps], secret)
 
     def ids(self) -> pd.Series:
         """Return the ids of the rows that are kept; with lags of their latest steps."""
-        return self._ids().iloc[self.kept_rows(self.setup.policy)[:, 0]]
+        return self._ids().iloc[self.kept_rows(self.setup.handling)[:, 0]]
 
     def secret(self) -> bytes | None:
         """Return the secret under which ids are hashed."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Parts
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -97,7 +97,7 @@ def _other_total(arrays: Arrays, known: ReplyContext) -> str:
 
 def _lacks_rows(known: ReplyContext) -> bool:
     """Return whether tables may lack rows: those in which a column is missing."""
-    return known.setup.policy.missing_values == "em" and "probabilities" not in known.sent
+    return known.setup.handling.missing_values == "em" and "probabilities" not in known.sent
 
 
 def _impossible_gains(arrays: Arrays, known: ReplyContext) -> str:
@@ -125,7 +125,7 @@ def _sizes(known: ReplyContext) -> dict[str, int]:
 
 def _most_gain(setup: Setup) -> float:
     """Return the upper bound of a gain in log-likelihood: a mutual information for each row."""
-    states = max(setup.policy.discretize, 2, *map(len, setup.states))
+    states = max(setup.handling.discretize, 2, *map(len, setup.states))
     return setup.num_rows * float(np.log(states))
 
 
@@ -449,9 +449,9 @@ def dimensions(setup: Setup) -> dict[str, int]:
     }
 
 
-def _completed(_: Any, policy: Policy) -> Policy:
-    """Return the policy, by which numbers of few values are states."""
-    return replace(policy, number_states=0)
+def _completed(_: Any, handling: Handling) -> Handling:
+    """Return the handling, by which numbers of few values are states."""
+    return replace(handling, number_states=0)
 
 
 CONTRACT = Contract(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import SumsExchange, TrainingPlan
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -328,9 +328,9 @@ FILLED = _query(
 )
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which numbers of more values than bins are no states."""
-    return replace(policy, number_states=policy.discretize)
+def _completed(options: Any, handling: Handling) -> Handling:
+    """Return the handling by which numbers of more values than bins are no states."""
+    return replace(handling, number_states=handling.discretize)
 
 
 CONTRACT = Contract(

@@ -15,7 +15,7 @@ from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
 from flwr_causal.core.blocks.normal_scores import CELLS
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.options import within
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
@@ -156,7 +156,7 @@ def _impossible_regressions(arrays: Arrays, known: ReplyContext) -> str:
 
 def _largest_regressions(setup: Setup) -> float | None:
     """Return the bound of means of the regressions; of missing causes none is known."""
-    return None if setup.policy.missing_values == "em" else 1.0
+    return None if setup.handling.missing_values == "em" else 1.0
 
 
 REGRESSIONS = Exchange(
@@ -239,12 +239,12 @@ def takes_blocks(options: Any, text_columns: str) -> bool:
     return text_columns == "keep" or options.model == "curved"
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which parties name states of blocks, and never values of numbers."""
-    blocks = takes_blocks(options, policy.text_columns)
-    usual = Policy()
+def _completed(options: Any, handling: Handling) -> Handling:
+    """Return the handling by which parties name states of blocks, and never values of numbers."""
+    blocks = takes_blocks(options, handling.text_columns)
+    usual = Handling()
     return replace(
-        policy,
+        handling,
         names_states=blocks,
         max_states=usual.max_states,
         discretize=2 if blocks else usual.discretize,

@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord
 from flwr_causal.contract.report import States, pack_states, unpack_states
 from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import to_plain
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.protocol import setup_form
 from flwr_causal.protocol.options import REPORT, PartyOptions, SmallCounts, received
 from flwr_causal.protocol.records import behind
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PREFIX = "setup-"
 #: The name of the digest in a node's record of the setup.
 DIGEST = "digest"
-_POLICY, _OPTION = "policy-", "option-"
+_HANDLING, _OPTION = "policy-", "option-"
 _NUMBERS = (PREFIX + "mean", PREFIX + "variance")
 KEYS = PREFIX + "keys"
 TERMS = PREFIX + "terms"
@@ -55,7 +55,7 @@ class Setup:
     mean, variance : ndarray of shape (d,)
         Mean and variance (1/n) of every agreed column over the rows of all parties; empty where the
         method does not ask for sums.
-    policy : Policy
+    handling : Handling
         How problems of the data are handled.
     precision : str
         The type in which floating-point arrays are sent, "float64" or "float32".
@@ -91,9 +91,9 @@ class Setup:
     Examples
     --------
     >>> import numpy as np
-    >>> from flwr_causal.data.check.policy import Policy
+    >>> from flwr_causal.data.check.handling import Handling
     >>> from flwr_causal.protocol.setup import Setup
-    >>> setup = Setup(("x", "y"), 100, 3, np.zeros(2), np.ones(2), Policy())
+    >>> setup = Setup(("x", "y"), 100, 3, np.zeros(2), np.ones(2), Handling())
     >>> setup.names, setup.num_rows
     (('x', 'y'), 100)
     """
@@ -103,7 +103,7 @@ class Setup:
     num_clients: int
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
-    policy: Policy
+    handling: Handling
     precision: str = "float64"
     small: SmallCounts = REPORT
     options: Any = field(default_factory=PartyOptions)
@@ -172,7 +172,7 @@ class Setup:
             if one.metadata.get("chosen")
         }
         # With secure sums there are keys in any case; rows are matched where columns are kept.
-        kept = self.policy.unshared_columns == "keep" != stated.get("unshared_columns")
+        kept = self.handling.unshared_columns == "keep" != stated.get("unshared_columns")
         return {**stated, **chosen, COLUMNS_DIFFER: bool(self.keys) and (kept or not self.masked)}
 
     @property
@@ -202,7 +202,7 @@ class Setup:
         plain = setup_form.written(values)
         if self.keys:
             plain.setdefault("least-parties", [])
-        parts = {_POLICY: self.policy, _OPTION: self.options}
+        parts = {_HANDLING: self.handling, _OPTION: self.options}
         plain |= {k + name: v for k, part in parts.items() for name, v in to_plain(part).items()}
         return {PREFIX + name: value for name, value in plain.items()}
 
@@ -222,13 +222,13 @@ class Setup:
             If something of it is missing, unknown, or has another form than servers write.
         """
         plain = behind(PREFIX, config)
-        values = setup_form.read(plain, (_POLICY, _OPTION))
+        values = setup_form.read(plain, (_HANDLING, _OPTION))
         states = unpack_states(values.pop("states", ()), values.pop("num-states", ()))
         small = SmallCounts(values.pop("minimum-count"), values.pop("small-counts"))
         return cls(
             **{name.replace("-", "_"): value for name, value in values.items()},
             states=states,
             small=small,
-            policy=received(Policy, behind(_POLICY, plain)),
+            handling=received(Handling, behind(_HANDLING, plain)),
             options=received(options, behind(_OPTION, plain)),
         )

@@ -227,7 +227,7 @@ def read(config: Mapping[str, Any], prefixes: Collection[str]) -> dict[str, Any]
     config : mapping
         By names without the prefix of agreements.
     prefixes : collection of str
-        Of names that are read elsewhere: the policy's and the options'.
+        Of names that are read elsewhere: the handling's and the options'.
 
     Raises
     ------

@@ -875,8 +875,8 @@ def plain_options(method: CausalMethod) -> dict[str, Any]:
         for name, value in method.options.by_name().items()
     }
     given = {INITIAL: digest_of(method._initial)} if method._initial else {}
-    if method.policy.dictionary:
-        given[DIGEST] = dictionary_digest(method.policy.dictionary)
+    if method.handling.dictionary:
+        given[DIGEST] = dictionary_digest(method.handling.dictionary)
     return {"method": method.method, **options, **given}
 
 

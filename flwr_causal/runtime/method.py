@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps, with_total
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.doubts.parties import disagreement_of
 from flwr_causal.doubts.tables import doubts, doubts_of_groups, doubts_of_total, naming_columns
@@ -66,8 +66,8 @@ class CausalMethod:
     options: CausalOptions
     #: The dictionary of the parties' columns that the option ``dictionary`` names.
     _entries: Dictionary | None = None
-    #: The options of which the data policy was made last, and this policy.
-    _last_policy: tuple[CausalOptions | None, Policy | None] = (None, None)
+    #: The options of which the handling was made last, and this handling.
+    _last_handling: tuple[CausalOptions | None, Handling | None] = (None, None)
     #: The name of an exchange of sums whose replies are kept by party, to compare these.
     _compared_in: str = ""
     #: Other ways to run where a party differs, in words.
@@ -121,19 +121,19 @@ class CausalMethod:
 
     def _mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values, with the assumptions."""
-        return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
+        return of_gaps(incomplete, self.handling, self._accepts, self._left_open)
 
     @property
-    def policy(self) -> Policy:
+    def handling(self) -> Handling:
         """How problems of the data are handled."""
-        options, policy = self._last_policy
-        if policy is None or options is not self.options:
-            known = {one.name for one in fields(Policy)}
+        options, handling = self._last_handling
+        if handling is None or options is not self.options:
+            known = {one.name for one in fields(Handling)}
             own = {name: value for name, value in self.options.asked().items() if name in known}
             own["dictionary"] = "" if self._entries is None else self._entries.text
-            policy = self.contract.completed(self.options, Policy(**own))
-            self._last_policy = self.options, policy
-        return policy
+            handling = self.contract.completed(self.options, Handling(**own))
+            self._last_handling = self.options, handling
+        return handling
 
     @property
     def _initial_names(self) -> tuple[str, ...]:
@@ -254,11 +254,13 @@ class CausalMethod:
         """
         self.options.check_parties(reports)
         agreement = agree(
-            reports, self.policy, self._accepts, self._left_open, leaves_out=self._leaves_out
+            reports, self.handling, self._accepts, self._left_open, leaves_out=self._leaves_out
         )
         if "exclude" in self._left_open:
-            leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
-        found = doubts(reports, agreement, self._expected, self.policy)
+            leave_out(
+                naming_columns(reports, agreement, self.handling), self.handling, self._accepts
+            )
+        found = doubts(reports, agreement, self._expected, self.handling)
         agreement = replace(agreement, warnings=(*agreement.warnings, *found))
         return self.options.agreed(agreement, reports, self._parts)
 
@@ -276,7 +278,7 @@ class CausalMethod:
             As :meth:`agree`.
         """
         self.options.check_total(agreement, total)
-        agreement = with_total(agreement, total, self.policy, self._accepts, self._left_open)
+        agreement = with_total(agreement, total, self.handling, self._accepts, self._left_open)
         if groups:
             rows = {name: report.rows for name, report in groups.items()}
             agreement = replace(agreement, rows=rows, total=None)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.runtime.federation import Totals
     from flwr_causal.runtime.method import CausalMethod
 
@@ -80,7 +80,7 @@ def exchange_schema(
     Parameters
     ----------
     method : CausalMethod
-        Its policy is sent with the question; its ``agree`` checks the reports. Afterwards its
+        Its handling is sent with the question; its ``agree`` checks the reports. Afterwards its
         ``decided`` has what was assumed.
     grid : Grid
     settle : float, default 0.0
@@ -217,23 +217,23 @@ def _reported(
 
 def _needs_names(method: CausalMethod) -> bool:
     """Return whether the names of columns are asked for first, since some are not used."""
-    policy = method.policy
-    some = policy.unshared_columns == "drop" or policy.chooses_columns
-    return some and not method.options.private and method._schema_options.chooses_columns(policy)
+    handling = method.handling
+    some = handling.unshared_columns == "drop" or handling.chooses_columns
+    return some and not method.options.private and method._schema_options.chooses_columns(handling)
 
 
 def _not_asked(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that parties do not report on, and why."""
-    policy = method.policy
-    lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
+    handling = method.handling
+    lacked = unshared(reports) if handling.unshared_columns == "drop" else {}
     roles = method.options.role_columns
-    named = [*split_names(policy.columns), *policy.added, *roles]
-    only = named if policy.columns else None
+    named = [*split_names(handling.columns), *handling.added, *roles]
+    only = named if handling.columns else None
     others = () if only is None else [name for name in columns_of(reports) if name not in only]
     return (
         lacked
         | dict.fromkeys(others, "the option 'columns' does not name it")
-        | dict.fromkeys(split_names(policy.exclude), "the option 'exclude' names it")
+        | dict.fromkeys(split_names(handling.exclude), "the option 'exclude' names it")
     )
 
 
@@ -259,11 +259,11 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
 
 def _check_declared(method: CausalMethod, reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
-    entries = method.policy.entries
+    entries = method.handling.entries
     listed = () if entries is None else [one.name for one in entries.columns]
     known = {*columns_of(reports), *method.options.role_columns, *listed}
     for option in ("categories", "numbers", "exclude", "columns"):
-        for name in split_names(getattr(method.policy, option)):
+        for name in split_names(getattr(method.handling, option)):
             if name not in known:
                 near = nearest(name, known)
                 hint = f"write {near!r}" if near else "correct the name"
@@ -275,15 +275,15 @@ def _check_declared(method: CausalMethod, reports: Mapping[str, TableReport]) ->
 
 def _chosen(method: CausalMethod, reports: Mapping[str, TableReport]) -> list[str]:
     """Return the columns that ``columns`` and ``exclude`` leave; a ConfigError if none is."""
-    policy, roles = method.policy, method.options.role_columns
-    excluded = split_names(policy.exclude)
+    handling, roles = method.handling, method.options.role_columns
+    excluded = split_names(handling.exclude)
     held = columns_of(reports)
     names = [
-        name for name in held if policy.chooses(name) or (name in roles and name not in excluded)
+        name for name in held if handling.chooses(name) or (name in roles and name not in excluded)
     ]
-    if policy.chooses_columns and not any(name not in roles for name in names):
-        option = "columns" if policy.columns else "exclude"
-        which = "no column" if policy.columns else "all columns"
+    if handling.chooses_columns and not any(name not in roles for name in names):
+        option = "columns" if handling.columns else "exclude"
+        which = "no column" if handling.columns else "all columns"
         raise ConfigError(f"The option '{option}' names {which} of the tables: name others.")
     return names
 
@@ -295,14 +295,14 @@ def _unused(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[st
     return {
         name: why
         for name, why in method.agree(reports).dropped.items()
-        if method.policy.text_columns != "drop"
+        if method.handling.text_columns != "drop"
         or any(column.is_number for column in columns_of(reports)[name].values())
     }
 
 
 def columns_asked(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return the values on columns that a schema question has, given the parties' reports."""
-    if method.options.private or not method._schema_options.chooses_columns(method.policy):
+    if method.options.private or not method._schema_options.chooses_columns(method.handling):
         return {}
     return {"columns": [*columns_of(reports)]}
 
@@ -413,7 +413,7 @@ def agreed(
         num_clients=len(parties),
         mean=agreement.mean if sums else np.zeros(0),
         variance=agreement.variance if sums else np.zeros(0),
-        policy=method.policy,
+        handling=method.handling,
         precision=method.options.precision,
         small=SmallCounts(method.options.minimum_count, method.options.small_counts),
         options=method._agreed_options(agreement),
@@ -458,8 +458,8 @@ def ask_schema(
     num_bytes : int
         Sent and received.
     """
-    policy = method.policy
-    rules = {f"policy-{name}": value for name, value in to_plain(policy).items()}
+    handling = method.handling
+    rules = {f"policy-{name}": value for name, value in to_plain(handling).items()}
     options = {f"option-{name}": value for name, value in to_plain(method._schema_options).items()}
     secure = {"secure-aggregation": 1} if method.options.secure_aggregation else {}
     if method.options.joins_columns:
@@ -495,7 +495,7 @@ def ask_schema(
             size += records.reply_bytes(reply)
             try:
                 answers[node_id] = _answer(
-                    method, policy, reply, names_only="names-only" in further
+                    method, handling, reply, names_only="names-only" in further
                 )
             except door.RefusedError as error:
                 failed[node_id] = printable(str(error))
@@ -516,7 +516,7 @@ def _terms(method: CausalMethod) -> dict[str, Any]:
 
 
 def _answer(
-    method: CausalMethod, policy: Policy, reply: Message, *, names_only: bool
+    method: CausalMethod, handling: Handling, reply: Message, *, names_only: bool
 ) -> tuple[Party, dict[str, Any]]:
     """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
@@ -544,7 +544,7 @@ def _answer(
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
-            door.reported(values, method.contract.parts(policy), policy.max_states)
+            door.reported(values, method.contract.parts(handling), handling.max_states)
             report = TableReport.from_dict(values)
             withheld = (
                 names_only or method.options.secure_aggregation or method.options.withholds_totals
@@ -653,7 +653,7 @@ def _with_unique_names(
         )
         if not withheld and len(set(reports)) < len(reports):
             raise FederationError(f"{text} with the same table; {remedy}")
-        told_apart = method.options.expected_parties or method.policy.party_column
+        told_apart = method.options.expected_parties or method.handling.party_column
         if withheld or told_apart or any(one.signature for one in own):
             raise FederationError(f"{text}; {remedy}")
     unique = [

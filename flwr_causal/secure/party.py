@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
 
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.secure.keys import PairKey
@@ -155,7 +155,7 @@ def check_rows(context: Context, names: Collection[str], rows: int) -> None:
     )
 
 
-def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
+def withheld(report: TableReport, handling: Handling, party: str) -> TableReport:
     """Return a report without its numbers, which the party has checked itself.
 
     What it finds implausible it logs.
@@ -169,11 +169,11 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
     from flwr_causal.data.check.checks import check_own
     from flwr_causal.doubts.tables import own_doubts
 
-    check_own(party, report, policy)
+    check_own(party, report, handling)
     for doubt in own_doubts(party, report):
         log(WARNING, "%s", doubt)
     # The rows of infinite values are left out then.
-    return report.without_numbers(infinite=policy.missing_values != "drop")
+    return report.without_numbers(infinite=handling.missing_values != "drop")
 
 
 def masked(

@@ -91,7 +91,7 @@ def other_domain(sent: Mapping[str, Any], setup: Setup) -> str:
     joint, agreed = joint_domain(setup, sent), setup.options.domain
     if joint.names != agreed.names:
         return "has other variables than the agreed ones"
-    most = setup.policy.discretize - 1
+    most = setup.handling.discretize - 1
     for one in joint.variables:
         if one.edges is not None and len(one.edges) > most:
             return f"has {len(one.edges)} cut points of '{one.name}', more than {most}"

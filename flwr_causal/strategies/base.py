@@ -228,7 +228,7 @@ class CausalStrategy(FedAvg, CausalMethod):
     @property
     def _reading(self) -> Reading:
         """How the parties' tables are read."""
-        return self.policy.reading.for_options(self.options)
+        return self.handling.reading.for_options(self.options)
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""
@@ -314,7 +314,7 @@ class CausalStrategy(FedAvg, CausalMethod):
 
         if self.options.private or self.data is DataKind.SERIES:
             return None
-        found = self.options.baselines(tables, names, self.policy)
+        found = self.options.baselines(tables, names, self.handling)
         if found is not None:
             return found
         pooled = pd.concat(tables, ignore_index=True)

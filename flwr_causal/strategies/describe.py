@@ -17,7 +17,7 @@ from flwr_causal.core.description.differences import (
 from flwr_causal.core.description.gaps import likely_patterns
 from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, place_edges, quantile
 from flwr_causal.core.options import bounded
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.describe import (
@@ -163,10 +163,10 @@ class Describe(CausalStrategy):
     @property
     def _leaves_out(self) -> bool:
         """Whether no option asks for an error: a first look names what is to be mended."""
-        policy = self.policy
+        handling = self.handling
         rules = (
-            *(policy.missing_values, policy.constant_columns, policy.text_columns),
-            *(policy.unshared_columns, policy.duplicate_columns),
+            *(handling.missing_values, handling.constant_columns, handling.text_columns),
+            *(handling.unshared_columns, handling.duplicate_columns),
         )
         return "fail" not in rules
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
 
 
@@ -421,14 +421,14 @@ class LinearOptions(CausalOptions):
         )
 
     def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], handling: Handling
     ) -> Baselines | None:
         """Return the graphs of a search over orders, which takes less than a method may take.
 
         None where rows have gaps or text, which the method itself may take.
         """
         try:
-            rows = [prepare(table, names, policy) for table in tables]
+            rows = [prepare(table, names, handling) for table in tables]
         except DataError:
             return None
         if self.standardize:

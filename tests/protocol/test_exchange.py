@@ -10,7 +10,7 @@ from flwr_causal.app.methods import METHODS
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.when import When
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.options import PartyOptions
@@ -23,7 +23,7 @@ TABLES = make_federation(d=3, n=60, parties=3).tables
 
 def setup_of(d):
     names = tuple(f"x{i}" for i in range(d))
-    return Setup(names, 30, 2, np.zeros(d), np.ones(d), Policy())
+    return Setup(names, 30, 2, np.zeros(d), np.ones(d), Handling())
 
 
 def test_raw_rows_cannot_be_declared_by_the_way():

@@ -34,8 +34,8 @@ from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.core.words import some
 from flwr_causal.data.check.agreement import SETTINGS
 from flwr_causal.data.check.far_values import far_values
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, repeated_rows, stray_cells
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.kinds import DataKind
@@ -560,10 +560,12 @@ def _read_by(
     tables: dict[Path, Table] = {}
     faults: dict[Path, DictionaryFaultError] = {}
     unreadable: list[str] = []
-    policy = Policy(text_columns="keep", dictionary="" if dictionary is None else dictionary.text)
+    handling = Handling(
+        text_columns="keep", dictionary="" if dictionary is None else dictionary.text
+    )
     for path, own in zip(data, maps, strict=True):
         try:
-            tables[path] = open_table(path, reading=reading_at(policy, None, own, ColumnRules()))
+            tables[path] = open_table(path, reading=reading_at(handling, None, own, ColumnRules()))
             len(tables[path])  # all rows of a large file are looked at
         except DictionaryFaultError as error:
             faults[path] = error

@@ -56,8 +56,8 @@ WITHOUT_FLOWER = HEIGHT["data"]
 # What only one method has in the core.
 CORE_OF = {"fedcausal": ["core.fedcausal"], "lingam": ["core.linear.lingam"]}
 # Class names that stand for one thing in several modules: the functions `init` and `step` of a core
-# have them, a strategy and its core, and the two sides of a method and its entry.
-SHARED_NAMES = {"ClientState", "Info", "Method", "Moments", "Outcome", "ServerProblem", "State"}
+# have them, and a strategy and its core.
+SHARED_NAMES = {"ClientState", "Info", "Moments", "ServerProblem", "State"}
 # What Flower documents for users, and its logger; all else of Flower belongs into compat.py.
 PUBLIC_FLOWER = {
     "flwr.app": None,

@@ -68,7 +68,7 @@ WRONG = [
     ("sends", lambda: Exchange("one", "words", sends=Sent("w", "words"))),
     ("returns", lambda: Exchange("one", "words", returns=("s",))),
     ("weight", lambda: Exchange("one", "words", weight="row")),
-    ("only", lambda: Exchange("one", "words", only="always")),
+    ("when", lambda: Exchange("one", "words", when="always")),
     ("contradiction", lambda: Exchange("one", "words", contradiction="")),
     ("kept", lambda: Exchange("one", "words", kept=1)),
     ("exchanges", lambda: Contract("own", ONE)),

@@ -453,7 +453,7 @@ def checked_config(
     could = f"A run of '{job.method}' with {len(strategy.options.by_name())} options could begin."
     if repeats is None:
         return could
-    return f"{could} {_same_dictionary(dictionary_digest(strategy.policy.dictionary), repeats)}"
+    return f"{could} {_same_dictionary(dictionary_digest(strategy.handling.dictionary), repeats)}"
 
 
 def _same_dictionary(digest: str, earlier: Path) -> str:

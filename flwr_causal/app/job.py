@@ -17,7 +17,6 @@ from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import (
     check_options,
     check_tables,
-    digests_of,
     results_saved,
 )
 from flwr_causal.runtime.loop import plain_options
@@ -127,6 +126,6 @@ def _completed(directory: str, method: CausalStrategy, grid: Grid, settle: float
             "resume."
         )
     federation, _, _ = exchange_schema(method, grid, settle=settle)
-    check_tables(directory, run.tables, digests_of(federation))
+    check_tables(directory, run.tables, federation.digests)
     log(INFO, "%s, of the same tables", said)
     return run

@@ -25,7 +25,7 @@ from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.core.documented import meaning
 from flwr_causal.core.options import option_types
 from flwr_causal.data.check.checks import RULES as OF_CHECKS
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.rules import table_of
 from flwr_causal.doubts import graphs, runs
 from flwr_causal.doubts.tables import RULES as OF_TABLES
@@ -144,7 +144,7 @@ def config_table(ids: Iterable[str], own: Sequence[str] = ()) -> str:
     )
 
 
-def with_config(text: str, ids: Iterable[str] = methods.OWN_METHODS) -> str:
+def renew_keys(text: str, ids: Iterable[str] = methods.OWN_METHODS) -> str:
     """Return the text of a ``pyproject.toml`` with its table of keys written anew.
 
     Lines of the table that end with a comment are the app's own choice and stay.
@@ -157,7 +157,7 @@ def with_config(text: str, ids: Iterable[str] = methods.OWN_METHODS) -> str:
     return before + config_table(ids, own) + (following + after)
 
 
-def with_options(text: str) -> str:
+def renew_options(text: str) -> str:
     """Return the text of docs/options.md with its tables written anew."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -172,7 +172,7 @@ def with_options(text: str) -> str:
     return before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + after
 
 
-def with_rules(text: str) -> str:
+def renew_rules(text: str) -> str:
     """Return the text of docs/fedpc.md with the table of what is trained written anew."""
     from flwr_causal.strategies.fedpc.plan import ROWS  # of one method, which may be left out
 
@@ -190,14 +190,14 @@ def with_rules(text: str) -> str:
     return before + BEGIN_RULES + "\n" + "\n".join(lines) + "\n\n" + END + after
 
 
-def with_notices(text: str) -> str:
+def renew_notices(text: str) -> str:
     """Return the text of docs/warnings.md with its tables written anew."""
     return MARKED_NOTICES.sub(
         lambda found: f"<!-- warnings {found[1]} -->\n\n{table_of(NOTICES[found[1]])}\n{END}", text
     )
 
 
-def with_names(text: str) -> str:
+def renew_names(text: str) -> str:
     """Return the text of the module that lists all options and their values, with the list anew."""
     before, _, rest = text.partition(BEGIN_NAMES)
     _, _, after = rest.partition(END_NAMES)
@@ -205,7 +205,7 @@ def with_names(text: str) -> str:
     for method in sorted(methods.OWN_METHODS):
         kinds = dict(option_types(methods.find(method).strategy.options_type))
         # A method may send its parties another rule for problems of tables than it is given.
-        kinds |= {name: kind for name, kind in option_types(Policy).items() if name in kinds}
+        kinds |= {name: kind for name, kind in option_types(Handling).items() if name in kinds}
         names = sorted(f"{name}={'|'.join(_words(kind))}" for name, kind in kinds.items())
         lines += [
             f"{method}:",
@@ -236,7 +236,7 @@ def privacy_pages(root: Path) -> list[Path]:
     return [root / "docs/privacy.md", *sorted(root.glob("docs/privacy/*.md"))]
 
 
-def with_contracts(text: str) -> str:
+def renew_contracts(text: str) -> str:
     """Return the text of a page on privacy with its tables written anew."""
     contracts = {one: methods.find(one).strategy.contract for one in sorted(methods.OWN_METHODS)}
 
@@ -297,16 +297,16 @@ def main(arguments: list[str]) -> int:
     """Write the pages of the repository, or the keys of some methods into an app's file."""
     if arguments:
         path, ids = Path(arguments[0]), arguments[1:]
-        path.write_text(with_config(path.read_text(), ids or methods.OWN_METHODS))
+        path.write_text(renew_keys(path.read_text(), ids or methods.OWN_METHODS))
         return 0
     for name in APPS:
-        Path(name).write_text(with_config(Path(name).read_text()))
-    Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
-    Path(FEDPC).write_text(with_rules(Path(FEDPC).read_text()))
-    Path(WARNINGS).write_text(with_notices(Path(WARNINGS).read_text()))
-    Path(NAMES).write_text(with_names(Path(NAMES).read_text()))
+        Path(name).write_text(renew_keys(Path(name).read_text()))
+    Path(DOCS).write_text(renew_options(Path(DOCS).read_text()))
+    Path(FEDPC).write_text(renew_rules(Path(FEDPC).read_text()))
+    Path(WARNINGS).write_text(renew_notices(Path(WARNINGS).read_text()))
+    Path(NAMES).write_text(renew_names(Path(NAMES).read_text()))
     for page in privacy_pages(Path()):
-        page.write_text(with_contracts(page.read_text()))
+        page.write_text(renew_contracts(page.read_text()))
     return 0
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, IntArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.data.resampling import Draw
@@ -327,10 +327,10 @@ class CausalClient(NumPyClient):
 
     def count_rows(self) -> int:
         """Count the rows that the party trains on."""
-        table, policy = self.table(), self.setup.policy
-        if policy.missing_values != "drop":
+        table, handling = self.table(), self.setup.handling
+        if handling.missing_values != "drop":
             return len(table)
-        return sum(int(complete_rows(piece, policy).sum()) for piece in pieces(table))
+        return sum(int(complete_rows(piece, handling).sum()) for piece in pieces(table))
 
     def table(self) -> Table:
         """Return the party's table without ids: a DataFrame, or a file that is not in memory.
@@ -353,7 +353,7 @@ class CausalClient(NumPyClient):
                 f"{self.source.name} is a list of tables, that is, of time series, and this method "
                 "has no time: join them to one table, or use a method for time series"
             )
-        ids = name_of_ids(table.columns, self._row_id)
+        ids = name_of_ids(table.columns, self.options.row_id)
         used = self._used_columns()
         kept = [
             name
@@ -369,7 +369,7 @@ class CausalClient(NumPyClient):
         """Return the columns that the run uses, where all others are left out; None: all."""
         if self._setup is None:
             return self._columns
-        chooses = self.options.chooses_columns(self._setup.policy) and not self.private
+        chooses = self.options.chooses_columns(self._setup.handling) and not self.private
         return self._setup.names if chooses else None
 
     @property
@@ -387,14 +387,9 @@ class CausalClient(NumPyClient):
         """The columns of time series that are no variables; ids may be among them."""
         return ()
 
-    @property
-    def _row_id(self) -> str:
-        options: PartyOptions = self.options
-        return options.row_id
-
     def identifiers(self) -> list[str]:
         """Return the agreed columns that look like identifiers."""
-        table, added = self.source.read(), self.setup.policy.added
+        table, added = self.source.read(), self.setup.handling.added
         names = [one for one in self.setup.names if one in table.columns and one not in added]
         return identifiers(table, names)
 
@@ -402,12 +397,12 @@ class CausalClient(NumPyClient):
         """Return the party's table, all of it in memory."""
         return whole(self.table())
 
-    def kept_rows(self, policy: Policy) -> IntArray:
+    def kept_rows(self, handling: Handling) -> IntArray:
         """Return the positions in the party's table of the rows that are used, shape (n_k, 1 + p).
 
         A row of a design with p lags is made of 1 + p rows of the table, the latest first.
         """
-        return np.flatnonzero(complete_rows(self.frame(), policy))[:, None]
+        return np.flatnonzero(complete_rows(self.frame(), handling))[:, None]
 
     def resampled(self, draw: Draw) -> Source:
         """Return the source of a replicate's rows: as many as the party has, drawn from them.
@@ -426,7 +421,7 @@ class CausalClient(NumPyClient):
         def read() -> pd.DataFrame:
             frame = self.frame()
             # Incomplete rows stay: the training leaves them out as it does without replicates.
-            complete = complete_rows(frame, self.setup.policy)
+            complete = complete_rows(frame, self.setup.handling)
             kept = np.flatnonzero(complete)
             drawn = kept[draw.rows(len(kept), self.strata())]
             return resampled(self.source.read(), np.append(drawn, np.flatnonzero(~complete)))
@@ -440,20 +435,20 @@ class CausalClient(NumPyClient):
         """Return the groups within which rows are drawn, shape (n_k,); None for one group."""
         return None
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report the columns, row count and problems of this party's table."""
         parts = self.contract.reports
         return describe(
             self.table(),
-            policy=policy,
+            handling=handling,
             sums="sums" in parts,
-            states=policy.names_states,
+            states=handling.names_states,
             relations="relations" in parts,
         )
 
-    def released_report(self, policy: Policy) -> TableReport:
+    def released_report(self, handling: Handling) -> TableReport:
         """Report the table in a private run; default: its columns by name and dictionary alone."""
-        return public_report(self.context, self.table(), policy)
+        return public_report(self.context, self.table(), handling)
 
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
@@ -471,12 +466,12 @@ class CausalClient(NumPyClient):
             If the contract has no states.
         """
         setup = self.setup
-        if not setup.policy.names_states:
+        if not setup.handling.names_states:
             raise ConfigError(
                 f"The parties of '{self.contract.method}' have agreed on no states: declare them "
                 "in its Contract(..., reports=('states',))."
             )
-        return prepare_states(self.frame(), setup.names, setup.states, setup.policy).codes.T
+        return prepare_states(self.frame(), setup.names, setup.states, setup.handling).codes.T
 
     @property
     def held_names(self) -> tuple[str, ...]:
@@ -497,7 +492,7 @@ class CausalClient(NumPyClient):
         if self.private:
             raise FederationError("The run has an epsilon: nothing is computed from the rows.")
         for piece in pieces(self.table()):
-            yield prepare(piece, self.held_names, self.setup.policy)
+            yield prepare(piece, self.held_names, self.setup.handling)
 
     def fit(
         self, parameters: list[NDArray[Any]], config: dict[str, Any]
@@ -603,11 +598,6 @@ class CausalClient(NumPyClient):
         for name in MEMORIES:
             self.context.state.pop(name, None)
 
-    def _is_kept(self, setup: Setup) -> bool:
-        """Return whether the node's state holds this agreement, and no former one."""
-        record = self.context.state.get(SETUP)
-        return isinstance(record, ConfigRecord) and record[DIGEST] == setup.digest
-
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last.
 
@@ -618,8 +608,10 @@ class CausalClient(NumPyClient):
             sent and remembered is packed once.
         """
         state = self.context.state
-        if self._setup is not None and not self._is_kept(self._setup):
-            state[SETUP] = self._setup.record.copy()
+        if self._setup is not None:
+            record = state.get(SETUP)
+            if not isinstance(record, ConfigRecord) or record[DIGEST] != self._setup.digest:
+                state[SETUP] = self._setup.record.copy()
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

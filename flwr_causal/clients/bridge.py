@@ -20,7 +20,7 @@ from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.words import printable
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.interventions import USERS
@@ -54,7 +54,7 @@ from flwr_causal.protocol.options import received
 from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
-from flwr_causal.protocol.settings import check_trainings
+from flwr_causal.protocol.settings import WEIGHTINGS, check_trainings
 from flwr_causal.protocol.setup import DIGEST, PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
@@ -186,9 +186,7 @@ def client_app(
     mods = tuple(mods)
     app = _App(clients, source, node_keys, mods)
 
-    def door_of(context: Context) -> PartyDoor:
-        own = {clients.contract.method: clients} if isinstance(clients, type) else clients
-        return PartyDoor.of(context, node_keys, own)
+    by_method = {clients.contract.method: clients} if isinstance(clients, type) else clients
 
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:
@@ -210,7 +208,7 @@ def client_app(
             return Answer(content, accepted, lambda content: own.note(content, **about))
 
         try:
-            own = door_of(context)
+            own = PartyDoor.of(context, node_keys, by_method)
             return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
@@ -221,7 +219,7 @@ def client_app(
 
     def reply(message: Message, context: Context) -> Message:
         """Let the client answer an exchange of the training, or a question after it."""
-        own = door_of(context)
+        own = PartyDoor.of(context, node_keys, by_method)
         check_sender(clients, message)
         return _reply(clients, source, message, context, own, mods)
 
@@ -246,19 +244,23 @@ def _report(
     masked = bool(config.get("secure-aggregation"))
     kind = _client_type(clients, config)
     contract = kind.contract
-    options, policy = _read_question(kind, config)
-    own.check_question(contract, config, options, policy)
-    secure.check_demand(own.node, met=masked)
-    guarantee, running = options.guarantee, _is_running(context, config)
-    table = _opened(party, own, policy, options, counts=not masked)
+    options, handling = _read_question(kind, config)
+    own.check_question(contract, config, options, handling)
+    # Whether the question comes from the run that the node takes part in.
+    record = context.state.get(SETUP)
+    running = isinstance(record, ConfigRecord) and (
+        record[f"{PREFIX}exchange"] == config.get("exchange")
+    )
+    guarantee = options.guarantee
+    table = _opened(party, own, handling, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and noise.begin(context, options, again=again)
-    released = noise.of_line(context, guarantee)
     if restored or running:
         check_digest(context.state, table, party.name)
     else:
         keep_digest(context.state, table)
     if guarantee is not None:
+        released = noise.of_line(context, guarantee)
         own.check_budget(released)
         # Where it cannot be kept, nothing is drawn and nothing counts.
         noise.keep(context)
@@ -266,12 +268,12 @@ def _report(
     shown = Source(party.name, lambda: table)
     names_only = bool(config.get("names-only"))
     used: Any = config.get("columns")
-    if policy.chooses_columns and not (names_only or guarantee is not None):
+    if handling.chooses_columns and not (names_only or guarantee is not None):
         # Also where the server does not say so.
         asked = table.columns if used is None else used
-        used = [name for name in asked if policy.chooses(name)]
+        used = [name for name in asked if handling.chooses(name)]
     # A dictionary says of each column what it is; a private run has all columns from the beginning.
-    undeclared = guarantee is None and policy.entries is None
+    undeclared = guarantee is None and handling.entries is None
     left_out = own.left_out(table, str(config.get("terms", ""))) if undeclared else []
     if left_out:
         listed = printable(", ".join(left_out))
@@ -288,12 +290,12 @@ def _report(
     if public:
         # Before anything is drawn, which counts also where the run is refused. A column that is
         # excluded is named, and not used.
-        chosen = filter(policy.chooses, names.names) if names_only else names.names
-        own.check_report(TableReport.of_names(chosen), table, policy, private=True)
+        chosen = filter(handling.chooses, names.names) if names_only else names.names
+        own.check_report(TableReport.of_names(chosen), table, handling, private=True)
     with single_threaded():
-        described = names if names_only else _described(client, policy)
+        described = names if names_only else _described(client, handling)
     if not public:
-        own.check_report(described, table, policy)
+        own.check_report(described, table, handling)
     for column in described.columns:
         if column.stray and own.guarded:
             # Rows and values are shown by commands that a person starts on this machine.
@@ -305,15 +307,17 @@ def _report(
     if masked and not described.withheld:
         columns = client.table().columns
         whole = secure.own_report(context, columns, lambda: described, private=client.private)
-        described = secure.withheld(whole, policy, party.name)
+        described = secure.withheld(whole, handling, party.name)
     described = replace(described, leaves_out=bool(left_out))
-    report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
+    report = door.reported(
+        described.to_dict(), client.contract.parts(handling), handling.max_states
+    )
     return {"contract": client.contract.digest} | key | report
 
 
-def _described(client: CausalClient, policy: Policy) -> TableReport:
+def _described(client: CausalClient, handling: Handling) -> TableReport:
     """Return a party's report; in a private run, the entries that follow from its release."""
-    return client.released_report(policy) if client.private else client.describe(policy)
+    return client.released_report(handling) if client.private else client.describe(handling)
 
 
 def check_sender(clients: Clients, message: Message) -> None:
@@ -383,7 +387,8 @@ def _open(
     record = context.state.get(SETUP)
     if any(name.startswith(PREFIX) for name in config):
         setup = _read_setup(kind, config)
-        secure.accept(context, setup)
+        if secure.SECURE in context.state:
+            secure.accept(context, setup)
         if isinstance(record, ConfigRecord) and record[f"{PREFIX}exchange"] != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             kept = {name: context.state[name] for name in OF_RUN if name in context.state}
@@ -401,18 +406,19 @@ def _open(
     for exchange, content in requests:
         for part in parts_of(exchange):
             kind.contract.check_taking_place(part.exchange, setup)
-        check_trainings(kind.contract, setup, exchange, content)
-    kind.contract.check_names(setup)
-    check_steps(kind, setup.run)
-    secure.check_demand(own.node, met=setup.masked)
+        if isinstance(exchange, Bundle) or exchange.sends_name(WEIGHTINGS):
+            check_trainings(kind.contract, setup, exchange, content)
     guarantee = setup.options.guarantee
     if guarantee is not None:
         for exchange, _ in requests:
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         noise.begin(context, setup.options, again=True)
-    table = _unchanged(source(context), context, own, setup)
-    client = kind(table, context, setup)
+    party = source(context)
+    table = _opened(party, own, setup.handling, setup.options, counts=not setup.masked)
+    # It must be the one of the schema exchange.
+    check_digest(context.state, table, party.name)
+    client = kind(replace(party, read=lambda: table), context, setup)
     if guarantee is None:
         own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
     return client, requests
@@ -433,16 +439,8 @@ def _requests(contract: Contract, content: RecordDict) -> list[Request]:
     return [(common[name], content), *own]
 
 
-def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
-    """Return whether a question for the schema comes from the run that the node takes part in."""
-    record = context.state.get(SETUP)
-    if not isinstance(record, ConfigRecord):
-        return False
-    return record[f"{PREFIX}exchange"] == config.get("exchange")
-
-
 def _opened(
-    source: Source, own: PartyDoor, policy: Policy, options: PartyOptions, *, counts: bool
+    source: Source, own: PartyDoor, handling: Handling, options: PartyOptions, *, counts: bool
 ) -> Table:
     """Return the table as runs see it, with the column of the parties if the run has one.
 
@@ -455,7 +453,10 @@ def _opened(
         are in the party's log.
     """
     own_map = own.node.dictionary_map or source.own_map
-    reading = reading_at(policy, options, own_map, own.policy.columns)
+    if handling.entries is None and own_map is None:
+        reading = handling.reading.for_options(options)
+    else:
+        reading = reading_at(handling, options, own_map, own.policy.columns)
     try:
         table = source.opened(reading, private=options.guarantee is not None)
     except DictionaryFaultError as error:
@@ -463,30 +464,24 @@ def _opened(
         raise (error if counts else error.without_counts()) from None
     # By a dictionary a column that the policy withholds has not been read.
     table = own.shown(table) if reading.dictionary is None else table
-    return with_party(table, policy.party_column, source.name)
+    name = handling.party_column
+    return with_party(table, name, source.name) if name else table
 
 
-def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:
-    """Return the source with its present table, which must be the one of the schema exchange."""
-    table = _opened(source, own, setup.policy, setup.options, counts=not setup.masked)
-    check_digest(context.state, table, source.name)
-    return replace(source, read=lambda: table)
-
-
-def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Policy]:
-    """Return the options and the data policy of a question for the schema."""
+def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Handling]:
+    """Return the options and the handling of a question for the schema."""
     contract = client.contract
     names = ("option-", "policy-")
     plain = {name: value for name, value in config.items() if name.startswith(names)}
 
-    def read() -> tuple[Any, Policy]:
+    def read() -> tuple[Any, Handling]:
         kind = contract.question or contract.options
         options: Any = received(kind, records.behind("option-", plain))
-        policy = received(Policy, records.behind("policy-", plain))
-        contract.check_policy(options, policy)
-        return options, policy
+        handling = received(Handling, records.behind("policy-", plain))
+        contract.check_handling(options, handling)
+        return options, handling
 
-    found: tuple[Any, Policy] = _read_once(("question", client), repr(plain), read)
+    found: tuple[Any, Handling] = _read_once(("question", client), repr(plain), read)
     return found
 
 
@@ -497,7 +492,9 @@ def _read_setup(client: type[CausalClient], config: Mapping[str, Any], digest: s
 
     def read() -> Setup:
         setup = Setup.from_config(plain, contract.options)
-        contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
+        contract.check_handling(setup.options, setup.handling, states=bool(setup.states))
+        contract.check_names(setup)
+        check_steps(client, setup.run)
         return setup
 
     found: Setup = _read_once(("setup", client), digest or repr(plain), read)
@@ -579,7 +576,7 @@ def _answer(
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
-        own = _in_training(client, part.training, config)
+        own = client if part.training == MAIN else _in_training(client, part.training, config)
         arrays, weight = _fit(own, part, exchange, message.content)
         own.source = client.source  # the drawn rows of many replicates need not stay in memory
         named |= part.named(arrays)
@@ -686,9 +683,7 @@ def _fit(
 def _in_training(
     client: CausalClient, training: TrainingName, config: Mapping[str, Any]
 ) -> CausalClient:
-    """Return the client of one training: with rows, a memory and a cache of its own."""
-    if training == MAIN:
-        return client
+    """Return the client of a further training: with rows, a memory and a cache of its own."""
     context, name = client.context, training.name
     prefix = training.named("")
     state = RecordDict(
@@ -745,7 +740,7 @@ def _totals(client: CausalClient, message: Message) -> Answer:
         raise door.RefusedError("the server's message does not ask for totals as servers do")
     setup, columns = client.setup, client.table().columns
     report = secure.own_report(
-        client.context, columns, lambda: _described(client, setup.policy), private=client.private
+        client.context, columns, lambda: _described(client, setup.handling), private=client.private
     )
     vector = totals.vector_of(report, setup.summed)
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)
@@ -789,7 +784,9 @@ def _replay(
         # What is remembered follows from the same cut points as what has left.
         _note_questions(client, party, exchange, content)
         for part in parts_of(exchange):
-            own = _in_training(earlier, part.training, records.config_of(content))
+            own = earlier
+            if part.training != MAIN:
+                own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, common)
             _commit(own, part.training, context, ())
     number = config[records.NUMBER]

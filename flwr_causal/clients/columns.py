@@ -95,12 +95,12 @@ class ColumnsClient(CausalClient):
         secret = self.secret()
         if secret is None:
             return None
-        steps = self.kept_rows(self.setup.policy)
+        steps = self.kept_rows(self.setup.handling)
         return hashes_of_rows(hashed_ids(self._ids(), secret)[steps], secret)
 
     def ids(self) -> pd.Series:
         """Return the ids of the rows that are kept; with lags of their latest steps."""
-        return self._ids().iloc[self.kept_rows(self.setup.policy)[:, 0]]
+        return self._ids().iloc[self.kept_rows(self.setup.handling)[:, 0]]
 
     def secret(self) -> bytes | None:
         """Return the secret under which ids are hashed."""
@@ -121,7 +121,7 @@ class ColumnsClient(CausalClient):
 
     def _id_column(self) -> pd.Series | None:
         table = self.source.read()
-        name = name_of_ids(table.columns, self._row_id)
+        name = name_of_ids(table.columns, self.options.row_id)
         # Without ids a large file stays where it is.
         return None if name is None else plain_ids(whole(table)[name])
 

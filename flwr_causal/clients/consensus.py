@@ -32,7 +32,7 @@ from flwr_causal.sources.products import products_with_ones
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.privacy.release import Released
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.protocol.contract import Contract
 
 
@@ -132,9 +132,9 @@ class NotearsADMMClient(LinearADMMClient):
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
     options: consensus.NotearsPartyOptions
 
-    def released_report(self, policy: Policy) -> TableReport:
+    def released_report(self, handling: Handling) -> TableReport:
         """Report what the party's release says of the table."""
-        columns = public_report(self.context, self.table(), policy).columns
+        columns = public_report(self.context, self.table(), handling).columns
         names = tuple(column.name for column in columns)
         own = self._released(names)
         rows = round(own.effective_rows)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
@@ -117,15 +117,15 @@ class DescribeClient(CausalClient):
                 changed[place] = column.mask(held & (held.cumsum() <= few.gaps[name]))
         return with_columns(frame, changed)
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report on the table.
 
         Of a column of numbers with a few texts it tells how many these are, and no state.
         """
-        report, told = super().describe(policy), self._few.columns
+        report, told = super().describe(handling), self._few.columns
         columns = list(report.columns)
         places = {column.name: place for place, column in enumerate(columns)}
-        for plain in describe(whole(super().table())[list(told)], policy).columns if told else ():
+        for plain in describe(whole(super().table())[list(told)], handling).columns if told else ():
             if plain.stray:
                 columns[places[plain.name]] = replace(plain, distinct=plain.texts, copy_of=None)
         return replace(report, columns=tuple(columns))
@@ -174,7 +174,7 @@ class DescribeClient(CausalClient):
         setup, held = self.setup, self.held_names
         states = dict(zip(setup.names, setup.states, strict=True))
         for rows in pieces(self.frame()):
-            columns = prepare_columns(rows, held, [states[name] for name in held], setup.policy)
+            columns = prepare_columns(rows, held, [states[name] for name in held], setup.handling)
             known = dict(zip(held, columns, strict=True))
             n = len(columns[0]) if columns else len(rows)
             lacked = np.full(n, np.nan)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.options import DesignPartyOptions
@@ -48,11 +48,11 @@ class DesignClient(InterventionClient, SeriesClient):
         name, table = self.options.weight_column, super().table()
         return selected(table, [one for one in table.columns if one != name]) if name else table
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report the table, once its weights are checked."""
         if self.options.weighted:
             weights_in(super().table(), self.options.weight_column)
-        return super().describe(policy)
+        return super().describe(handling)
 
     def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
         """Yield the rows z in pieces, with ``order`` lags (default: the agreed number).
@@ -69,13 +69,13 @@ class DesignClient(InterventionClient, SeriesClient):
         """Return the weights of the rows z, shape (n_k,); None where they have none."""
         if not self.options.weighted:
             return None
-        policy = self.setup.policy
+        handling = self.setup.handling
         every = weights_in(super().table(), self.options.weight_column)
         if not self.order:
-            kept = [complete_rows(piece, policy) for piece in pieces(self.table())]
+            kept = [complete_rows(piece, handling) for piece in pieces(self.table())]
             return every[np.concatenate(kept)]
         if order in (None, self.order):
-            return every[self.kept_rows(policy)[:, 0]]
+            return every[self.kept_rows(handling)[:, 0]]
         return np.concatenate(
             self._resampled_rows([every[one.rows[order:]] for one in self.series()])
         )
@@ -94,7 +94,7 @@ class DesignClient(InterventionClient, SeriesClient):
         Complete tables of numbers, the default case, have the rows of the base class. Missing cells
         are NaN, and so are all of a variable that the party lacks.
         """
-        design, complete = sent_design(self.setup), self.setup.policy.missing_values != "em"
+        design, complete = sent_design(self.setup), self.setup.handling.missing_values != "em"
         complete = complete and len(self.held_names) == len(self.setup.names)
         numbers = design.single if self.order else design.numbers
         if self.options.scores:
@@ -133,10 +133,10 @@ class DesignClient(InterventionClient, SeriesClient):
 
     def _columns_of(self, design: Design, piece: pd.DataFrame) -> FloatArray:
         """Return the columns at t of the variables of a part of the table."""
-        held, policy = self.held_names, self.setup.policy
+        held, handling = self.held_names, self.setup.handling
         own = [one for one in design.variables if one.name in held]
         states = [one.states if isinstance(one, Category) else () for one in own]
-        columns = prepare_columns(piece, [one.name for one in own], states, policy)
+        columns = prepare_columns(piece, [one.name for one in own], states, handling)
         known = dict(zip([one.name for one in own], columns, strict=True))
         missing = np.full(len(columns[0]), np.nan)
         return np.column_stack(

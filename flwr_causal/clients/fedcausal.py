@@ -118,7 +118,7 @@ class FedCausalClient(InterventionClient):
         """Whether the algorithm is the paper's."""
         return self.options.variant == "paper"
 
-    @step(LINEAR.only)
+    @step(LINEAR.when)
     def objective(self) -> linear.PartyProblem:
         """Return what the party minimises, eq. (5), without alpha and rho of an exchange.
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.contingency_tables import ContingencyCounts
     from flwr_causal.core.ges.greedy_search import GainSource
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.fedges import FedGESPartyOptions
@@ -166,10 +166,12 @@ class FedGESClient(ColumnsClient):
     contract: ClassVar[Contract] = CONTRACT
     options: FedGESPartyOptions
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report the columns with their states."""
-        numbers = policy.discretize > 0
-        report = describe(self.table(), policy=policy, sums=numbers, states=True, relations=numbers)
+        numbers = handling.discretize > 0
+        report = describe(
+            self.table(), handling=handling, sums=numbers, states=True, relations=numbers
+        )
         return self.with_ids(report)
 
     @answers(CUTS)
@@ -179,7 +181,7 @@ class FedGESClient(ColumnsClient):
         counts = np.zeros(thresholds.shape, dtype=np.int64)
         own = [k for k, name in enumerate(self.setup.continuous) if name in held]
         names = [self.setup.continuous[k] for k in own]
-        rows = prepare(self.frame(), names, self.setup.policy)
+        rows = prepare(self.frame(), names, self.setup.handling)
         counts[own] = count_up_to(rows, thresholds[own])
         return {"counts": counts}
 
@@ -331,7 +333,7 @@ class FedGESClient(ColumnsClient):
     def _complete_table(self, asked: Asked) -> DiscreteTable:
         setup = self.setup
         cuts = self._cuts(asked)
-        table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
+        table = prepare_states(self.frame(), setup.names, setup.states, setup.handling, cuts)
         return table.reordered(by_name(setup.names))
 
     def _cache_of(self, table: DiscreteTable) -> Cache:
@@ -345,7 +347,7 @@ class FedGESClient(ColumnsClient):
 
         Without a network yet: the rows that have all columns of a set.
         """
-        if self.setup.policy.missing_values != "em":
+        if self.setup.handling.missing_values != "em":
             return self._cached(asked)
         rows = self.once("rows with missing cells", self._seen_table)
         if rows.seen.all():
@@ -367,7 +369,9 @@ class FedGESClient(ColumnsClient):
         """Return the rows, the variables in the order of their names, and which cells they have."""
         setup, held = self.setup, self.held_names
         states = dict(zip(setup.names, setup.states, strict=True))
-        columns = prepare_columns(self.frame(), held, [states[name] for name in held], setup.policy)
+        columns = prepare_columns(
+            self.frame(), held, [states[name] for name in held], setup.handling
+        )
         names = sorted(setup.names)
         found = np.full((len(names), self.count_rows()), -1, dtype=np.int64)
         for name, column in zip(held, columns, strict=True):
@@ -439,7 +443,7 @@ class FedGESClient(ColumnsClient):
         names = [name for name, own in zip(self._variables, held, strict=True) if own]
         kept = [states[name] for name in names]
         cuts = self._cuts(asked)
-        codes[held] = prepare_states(self.frame(), names, kept, setup.policy, cuts).codes
+        codes[held] = prepare_states(self.frame(), names, kept, setup.handling, cuts).codes
         return codes
 
     @property

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.by_name import Learner
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.fedpc import FedPCPartyOptions
@@ -79,16 +79,16 @@ class FedPCClient(ColumnsClient):
     contract: ClassVar[Contract] = CONTRACT
     options: FedPCPartyOptions
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report all columns but the ids, with the values of columns that have few."""
         if self._model_path:
             _check_place(Path(self._model_path))
-        report = describe(self.frame(), policy, sums=True, states=True)
+        report = describe(self.frame(), handling, sums=True, states=True)
         return self.with_ids(report)
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""
-        return len(self.kept_rows(self.setup.policy))
+        return len(self.kept_rows(self.setup.handling))
 
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
@@ -264,7 +264,7 @@ class FedPCClient(ColumnsClient):
         return own_domain(self._domain(asked), self.frame().columns)
 
     def _kept_rows(self) -> pd.DataFrame:
-        return self.frame().iloc[self.kept_rows(self.setup.policy)[:, 0]]
+        return self.frame().iloc[self.kept_rows(self.setup.handling)[:, 0]]
 
     def _joint_values(self, domain: Domain, asked: Asked) -> FloatArray:
         """Return the party's rows as values of a domain; columns it does not hold are missing."""

@@ -15,7 +15,7 @@ from flwr_causal.protocol.door import RefusedError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
     from flwr_causal.data.read.pieces import Table
@@ -40,10 +40,10 @@ class InterventionClient(LinearClient):
         name, table = self._target_column, super().table()
         return whole(table).drop(columns=name, errors="ignore") if name else table
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report the table, and the targets of its rows if there are any."""
-        report = super().describe(policy)
-        codes, sets = self._targets(policy, report.rows)
+        report = super().describe(handling)
+        codes, sets = self._targets(handling, report.rows)
         present = tuple(sets[k] for k in np.unique(codes))
         return replace(report, targets=present) if any(present) else report
 
@@ -53,7 +53,7 @@ class InterventionClient(LinearClient):
 
     def target_sets(self) -> IntArray:
         """Return each row's position in ``setup.targets``, shape (n_k,)."""
-        codes, sets = self._targets(self.setup.policy, self.num_rows)
+        codes, sets = self._targets(self.setup.handling, self.num_rows)
         # A set that only dropped rows have is not among those that were agreed on.
         place = {targets: k for k, targets in enumerate(self.setup.targets)}
         return np.array([place.get(targets, -1) for targets in sets], dtype=np.int64)[codes]
@@ -83,11 +83,11 @@ class InterventionClient(LinearClient):
     def _target_column(self) -> str:
         return self.options.intervention_column
 
-    def _targets(self, policy: Policy, num_rows: int) -> tuple[IntArray, list[Targets]]:
+    def _targets(self, handling: Handling, num_rows: int) -> tuple[IntArray, list[Targets]]:
         """Return each kept row's position in a list of sets of targets, and that list."""
         stated = by_party(self.options.interventions).get(self.source.name, [])
         column, own = self._target_column, [*stated, *self.node.interventions]
         if not column:
             return np.zeros(num_rows, dtype=np.int64), [tuple(sorted({*own}))]
         codes, sets = targets_by_row(whole(super().table()), column, own)
-        return codes[self.kept_rows(policy)[:, 0]], sets
+        return codes[self.kept_rows(handling)[:, 0]], sets

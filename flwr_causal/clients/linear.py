@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.clients.base import Source
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.data.resampling import Draw
@@ -140,14 +140,14 @@ class SeriesClient(LinearClient):
         """Return the party's table, in memory if it holds series, of which there may be several."""
         return whole(super().table()) if self.order else super().table()
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report the columns and problems of the series; a row is a step with all its lags."""
         if self.order == 0:
-            return super().describe(policy)
+            return super().describe(handling)
         return describe_series(
             self.frame(),
             self.layout,
-            policy,
+            handling,
             sums="sums" in self.contract.reports,
             relations="relations" in self.contract.reports,
             by=self.centering,
@@ -156,7 +156,7 @@ class SeriesClient(LinearClient):
 
     def count_rows(self) -> int:
         """Count the rows of the design: steps with all their lags."""
-        return len(self.kept_rows(self.setup.policy)) if self.order else super().count_rows()
+        return len(self.kept_rows(self.setup.handling)) if self.order else super().count_rows()
 
     def folds(self) -> IntArray | None:
         """Return each row's fold; more than two folds are stretches of the series."""
@@ -168,7 +168,7 @@ class SeriesClient(LinearClient):
     def series(self) -> list[Series]:
         """Return the party's series of more than p steps."""
         setup, layout = self.setup, self.layout
-        found = find_series(self.frame(), layout, setup.policy, self.held_names)
+        found = find_series(self.frame(), layout, setup.handling, self.held_names)
         return long_enough(found, layout.order)[0]
 
     @property
@@ -179,24 +179,24 @@ class SeriesClient(LinearClient):
 
     def series_of_rows(self) -> IntArray:
         """Return the number of each row's series, shape (n_k,)."""
-        windows = self._windows(self.setup.policy, self.order)
+        windows = self._windows(self.setup.handling, self.order)
         return np.concatenate(
             self._resampled_rows([np.full(len(w), k) for k, w in enumerate(windows)])
         )
 
-    def kept_rows(self, policy: Policy) -> IntArray:
+    def kept_rows(self, handling: Handling) -> IntArray:
         """Return the positions of the steps t, t - 1, ..., t - p of each row of the design."""
         if self.order == 0:
-            return super().kept_rows(policy)
-        return np.concatenate(self._resampled_rows(self._windows(policy, self.order)))
+            return super().kept_rows(handling)
+        return np.concatenate(self._resampled_rows(self._windows(handling, self.order)))
 
     def steps_of_rows(self, order: int) -> IntArray:
         """Return the positions of the steps of each row with ``order`` lags, (rows, 1 + order)."""
-        return np.concatenate(self._resampled_rows(self._windows(self.setup.policy, order)))
+        return np.concatenate(self._resampled_rows(self._windows(self.setup.handling, order)))
 
-    def _windows(self, policy: Policy, order: int) -> list[IntArray]:
+    def _windows(self, handling: Handling, order: int) -> list[IntArray]:
         """Return the positions of the steps of each row, by series, (rows, 1 + order) each."""
-        found = long_enough(find_series(self.frame(), self.layout, policy), self.order)[0]
+        found = long_enough(find_series(self.frame(), self.layout, handling), self.order)[0]
         return [sliding_window_view(one.rows, 1 + order)[:, ::-1] for one in found]
 
     def resampled(self, draw: Draw) -> Source:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.moments import MomentsPartyOptions
@@ -49,9 +49,9 @@ class MomentsClient(ColumnsClient, DesignClient):
     expected_products = completed.expected_products
     octaves, release = released.octaves, released.release
 
-    def describe(self, policy: Policy) -> TableReport:
+    def describe(self, handling: Handling) -> TableReport:
         """Report the table, and whether it has ids."""
-        return self.with_ids(super().describe(policy))
+        return self.with_ids(super().describe(handling))
 
     @property
     def sharing(self) -> int:
@@ -87,7 +87,7 @@ class MomentsClient(ColumnsClient, DesignClient):
         families, weights = regressed(asked.values, self.setup), asked["weights"]
         if len(weights) != sum(family.num_weights for family in families):
             raise FederationError("The coefficients that the server sent are of other causes.")
-        incomplete = self.setup.policy.missing_values == "em"
+        incomplete = self.setup.handling.missing_values == "em"
         estimate = completed.estimate_of(asked).of_set(0) if incomplete else None
         parts = [
             sums_of_rows(families, rows, weights, acted)

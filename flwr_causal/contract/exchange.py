@@ -12,6 +12,7 @@ and the tables of docs/privacy.md (:mod:`flwr_causal.protocol.tables`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.contract.when import ALWAYS, Condition
@@ -222,8 +223,8 @@ _EXCHANGE = {
     "sends": tuple_of(Sent, "Sent"),
     "returns": tuple_of(Disclosure, "Disclosure"),
     "weight": one_of(Literal["rows", "one"]),
-    "when": TEXT,
-    "only": instance(Condition, "a condition, such as When(option=value)"),
+    "timing": TEXT,
+    "when": instance(Condition, "a condition, such as When(option=value)"),
     **dict.fromkeys(("single_means", "same_parties", "remembered", "open", "kept", "query"), FLAG),
     **dict.fromkeys(("contradiction", "unfitting", "derived"), or_none(FUNCTION)),
 }
@@ -245,13 +246,13 @@ class Exchange:
         What leaves a party. Either all of it is averaged or none.
     weight : {"rows", "one"}, default "rows"
         The weight of a party in means: its number of rows, or 1.
-    when : str, default ""
+    timing : str, default ""
         When, and how often, it takes place, in words; printed in the documentation.
     most : int or None, default None
         How many different questions a party answers under an agreement; the same one is always
         answered again. Without arrays and values that are sent there is one question. Default:
         any number.
-    only : Condition, optional
+    when : Condition, optional
         Which runs have it, by their options. A party refuses it in any other run, which does not
         announce it either. Default: all runs of the method.
     single_means : bool, default False
@@ -309,9 +310,9 @@ class Exchange:
     sends: tuple[Sent, ...] = ()
     returns: tuple[Disclosure, ...] = ()
     weight: Literal["rows", "one"] = "rows"
-    when: str = ""
+    timing: str = ""
     most: int | None = None
-    only: Condition = ALWAYS
+    when: Condition = ALWAYS
     single_means: bool = False
     same_parties: bool = False
     remembered: bool = False
@@ -353,11 +354,11 @@ class Exchange:
             if len(set(names)) < len(names):
                 raise ConfigError(f"The exchange '{self.name}' declares a name twice: {names}.")
 
-    @property
+    @cached_property
     def when_in_words(self) -> str:
         """When it takes place, how often, and in which runs."""
         times = {None: "", 1: "once"}.get(self.most, f"at most {self.most} times")
-        return "; ".join(filter(None, (self.when, times, str(self.only))))
+        return "; ".join(filter(None, (self.timing, times, str(self.when))))
 
     def asked(self, values: Mapping[str, Any]) -> Exchange:
         """Return the exchange as one party was asked, from the plain values of its message.

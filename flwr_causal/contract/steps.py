@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 Step = TypeVar("Step", bound="Callable[..., Any]")
 
 
-def step(only: Condition) -> Callable[[Step], Step]:
+def step(when: Condition) -> Callable[[Step], Step]:
     """Mark a method that a subclass may replace, and that some runs do not call.
 
     Parameters
     ----------
-    only : Condition
+    when : Condition
         Which runs call it.
     """
 
     def mark(method: Step) -> Step:
-        method.called_in = only  # type: ignore[attr-defined]
+        method.called_in = when  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -46,11 +46,11 @@ def check_steps(kind: type, run: Mapping[str, Any]) -> None:
     ConfigError
         Naming the step, and the runs that call it.
     """
-    for name, base, only in _replaced(kind):
-        if not only.holds(run):
+    for name, base, when in _replaced(kind):
+        if not when.holds(run):
             raise ConfigError(
                 f"{kind.__name__} replaces the step '{name}' of {base.__name__}, which this run "
-                f"does not call: it is for {only}. Set these options, or leave the step as it is."
+                f"does not call: it is for {when}. Set these options, or leave the step as it is."
             )
 
 

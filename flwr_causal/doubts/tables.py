@@ -18,7 +18,7 @@ from flwr_causal.core.linear.levels import deviations
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import columns_of, normal, some_parties
-from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
+from flwr_causal.data.check.handling import MOST_FRACTIONS, Handling
 from flwr_causal.data.check.rules import FactRule, Notice, listed, told
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class TableFacts(TypedDict, total=False):
     ----------
     reports : mapping of str to TableReport
         By party.
-    agreement, policy, expected : Agreement, Policy, Expected
+    agreement, handling, expected : Agreement, Handling, Expected
     counts : Agreement
         Where the numbers of rows are known.
     names, comparable : sequence of str
@@ -153,7 +153,7 @@ class TableFacts(TypedDict, total=False):
     reports: Mapping[str, TableReport]
     agreement: Agreement
     counts: Agreement
-    policy: Policy
+    handling: Handling
     expected: Expected
     names: Sequence[str]
     comparable: Sequence[str]
@@ -179,7 +179,7 @@ def doubts(
     reports: Mapping[str, TableReport],
     agreement: Agreement,
     expected: Expected,
-    policy: Policy | None = None,
+    handling: Handling | None = None,
 ) -> tuple[str, ...]:
     """Return what is implausible about the agreed columns; nothing is an error.
 
@@ -191,20 +191,20 @@ def doubts(
         Of these reports.
     expected : Expected
         What the method takes for granted.
-    policy : Policy, optional
-        That of the agreement. Default: the default policy.
+    handling : Handling, optional
+        That of the agreement. Default: the default one.
     """
-    return tuple(told(RULES, facts_of(reports, agreement, expected, policy or Policy())))
+    return tuple(told(RULES, facts_of(reports, agreement, expected, handling or Handling())))
 
 
 def facts_of(
-    reports: Mapping[str, TableReport], agreement: Agreement, expected: Expected, policy: Policy
+    reports: Mapping[str, TableReport], agreement: Agreement, expected: Expected, handling: Handling
 ) -> TableFacts:
     """Return what the reports of all parties tell of the agreed columns."""
     columns = columns_of(reports)
     held = {name: columns[name] for name in agreement.names}
     # Each value of the others has been held against the dictionary.
-    unsure = {name: one for name, one in held.items() if name not in policy.certain_names}
+    unsure = {name: one for name, one in held.items() if name not in handling.certain_names}
     dominated, far = where(held, lambda _, column: column.dominated), _far(unsure)
     # What single rows do to a column is no matter of its unit.
     others = {name: one for name, one in held.items() if name not in {*dominated, *far}}
@@ -213,7 +213,7 @@ def facts_of(
     facts: TableFacts = {
         "reports": reports,
         "agreement": agreement,
-        "policy": policy,
+        "handling": handling,
         "expected": expected,
         "names": agreement.names,
         "comparable": [name for name in others if name not in spreads],
@@ -529,7 +529,7 @@ def _same_sums(one: TableReport, other: TableReport) -> bool:
 
 
 def naming_columns(
-    reports: Mapping[str, TableReport], agreement: Agreement, policy: Policy
+    reports: Mapping[str, TableReport], agreement: Agreement, handling: Handling
 ) -> list[str]:
     """Return the agreed columns that seem to number or to name the rows, or that hold dates.
 
@@ -541,11 +541,11 @@ def naming_columns(
         By the parties' names.
     agreement : Agreement
         Of these reports.
-    policy : Policy
+    handling : Handling
         That of the agreement.
     """
     columns = columns_of(reports)
-    declared = policy.certain_names | policy.named
+    declared = handling.certain_names | handling.named
     unsure = {name: columns[name] for name in agreement.names if name not in declared}
     dates = [name for name, holders in unsure.items() if _are_dates(holders)]
     found = [*_naming_rows(reports, unsure), *dates]
@@ -671,25 +671,25 @@ def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
 
 
 def _nominal(
-    held: Mapping[str, Holders], categories: Mapping[str, Sequence[str]], policy: Policy
+    held: Mapping[str, Holders], categories: Mapping[str, Sequence[str]], handling: Handling
 ) -> Fields:
     """Find numbers that are categories because they are few, where others stay numbers."""
     remedy = (
         "name them in the option numbers; if they are codes, in categories"
-        if policy.entries is None
+        if handling.entries is None
         else "say so in the dictionary, by the kind 'number'; if they are codes, by 'category'"
     )
     named = (
         repr(name)
         for name, states in categories.items()
         if len(states) > 2
-        and name not in policy.category_names
+        and name not in handling.category_names
         and all(column.kind == "numeric" for column in held[name].values())
     )
-    return listed(named, remedy=remedy) if policy.discretize else ()
+    return listed(named, remedy=remedy) if handling.discretize else ()
 
 
-def _spelt_alike(unsure: Mapping[str, Holders], policy: Policy) -> Fields:
+def _spelt_alike(unsure: Mapping[str, Holders], handling: Handling) -> Fields:
     """Find states that differ in spelling only, but for declared codes. They are not named."""
     found = {}
     for name, holders in unsure.items():
@@ -698,7 +698,7 @@ def _spelt_alike(unsure: Mapping[str, Holders], policy: Policy) -> Fields:
             for state in column.states:
                 alike.setdefault(_plain(state), set()).add(state)
         doubled = {state for group in alike.values() if len(group) > 1 for state in group}
-        if doubled and name not in policy.category_names:
+        if doubled and name not in handling.category_names:
             found[name] = [p for p, column in holders.items() if doubled & {*column.states}]
     return at(found)
 
@@ -979,9 +979,9 @@ RULES: tuple[Notice, ...] = (
         "Correct it; `unlabelled` in a [table description]"
         "(how_to/sources.md#a-table-description); `categories` for codes",
         title="Some columns are taken as categories, and most of their values are numbers",
-        finds=lambda unsure, policy: at(
+        finds=lambda unsure, handling: at(
             where(
-                {k: own for k, own in unsure.items() if k not in policy.category_names},
+                {k: own for k, own in unsure.items() if k not in handling.category_names},
                 lambda _, column: column.stray > 0 and column.texts > MOST_FRACTIONS,
             )
         ),

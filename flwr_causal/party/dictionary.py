@@ -14,7 +14,7 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.dictionary.faults import DictionaryFaultError
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.party.policy import ColumnRules
@@ -24,13 +24,13 @@ MAP_KEY = "dictionary-map"
 
 
 def reading_at(
-    policy: Policy, options: object, own_map: Path | None, rules: ColumnRules
+    handling: Handling, options: object, own_map: Path | None, rules: ColumnRules
 ) -> Reading:
     """Return how a party reads its table.
 
     Parameters
     ----------
-    policy : Policy
+    handling : Handling
         Of the run, with its dictionary, if it has one.
     options : object
         The options that the party was sent; some of them name columns with a role.
@@ -46,8 +46,8 @@ def reading_at(
         If the party has a map and the run no dictionary, or the map does not fit the dictionary; of
         the map the party's log says why.
     """
-    reading = policy.reading.for_options(options)
-    entries = policy.entries
+    reading = handling.reading.for_options(options)
+    entries = handling.entries
     if reading.dictionary is None or entries is None:
         if own_map is not None:
             raise ConfigError(

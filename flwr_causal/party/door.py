@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
 
     from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.party.record import Line
@@ -155,7 +155,11 @@ class PartyDoor:
         return [name for name in identifiers(table, names) if not self.policy.columns.knows(name)]
 
     def check_question(
-        self, contract: Contract, config: Mapping[str, Any], options: PartyOptions, policy: Policy
+        self,
+        contract: Contract,
+        config: Mapping[str, Any],
+        options: PartyOptions,
+        handling: Handling,
     ) -> None:
         """Check the terms of a run that asks for the schema, and that the question keeps to them.
 
@@ -166,7 +170,7 @@ class PartyDoor:
         config : mapping
             What the question holds.
         options : PartyOptions
-        policy : Policy
+        handling : Handling
             Both as the question states them.
 
         Raises
@@ -178,7 +182,7 @@ class PartyDoor:
         masked = bool(config.get("secure-aggregation"))
         terms = self._checked_terms(contract, text, signature, options, masked=masked)
         if terms is not None:
-            found = settings.of_question(contract, options, policy, masked=masked)
+            found = settings.of_question(contract, options, handling, masked=masked)
             self.policy.check_settings(terms, found)
 
     def check_agreement(
@@ -234,9 +238,16 @@ class PartyDoor:
     ) -> RunTerms | None:
         """Return the checked terms; None where there is no policy.
 
-        That a run keeps to the guarantee that it states is checked without a policy, too.
+        What the node's configuration demands, and that a run keeps to the guarantee that it states,
+        is checked without a policy, too.
         """
-        ruled = self.policy != PartyPolicy()
+        if self.node.secure_aggregation and not masked:
+            raise ConfigError(
+                "Its node config has secure-aggregation=true, and this run adds nothing up "
+                "securely: set the option 'secure_aggregation', or take the key out of the node "
+                "config."
+            )
+        ruled = self.policy != _ALLOWS_ALL
         terms = RunTerms.from_text(text) if ruled or (text and contract.private) else None
         if ruled and terms is not None:
             self.policy.check(terms)
@@ -260,7 +271,7 @@ class PartyDoor:
         return setup.exchange, purpose_of("signed run", str(self.run_id), setup.terms).hex()
 
     def check_report(
-        self, report: TableReport, table: Table, policy: Policy, *, private: bool = False
+        self, report: TableReport, table: Table, handling: Handling, *, private: bool = False
     ) -> None:
         """Check the columns that a run would use, and how many rows it would have.
 
@@ -269,7 +280,7 @@ class PartyDoor:
         report : TableReport
             Of the party.
         table : DataFrame or LargeFile
-        policy : Policy
+        handling : Handling
             How the run treats problems of tables.
         private : bool, default False
             Whether the run has differential privacy: then neither rows nor values are looked at, of
@@ -283,9 +294,9 @@ class PartyDoor:
         names = [
             column.name
             for column in report.columns
-            if not (column.kind not in ("numeric", "boolean") and policy.text_columns == "drop")
+            if not (column.kind not in ("numeric", "boolean") and handling.text_columns == "drop")
             and column.name in table.columns
-            and column.name not in policy.added
+            and column.name not in handling.added
         ]
         if private:
             self.check_used(None, lambda: list(filter(named_like_one, names)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -211,27 +212,36 @@ class NodeConfig:
         ConfigError
             Naming the keys whose values cannot be used, the reasons and remedies.
         """
-        values: dict[str, Any] = {}
-        problems: list[str] = []
-        for key, value in given.items():
-            if key in KEYS:
-                try:
-                    values[key] = KEYS[key].read(value)
-                except _WrongValueError as error:
-                    problems.append(f"'{key}' {error}")
-        try:
-            values[TABLES] = _tables(given, values.get(TABLES, ()))
-        except _WrongValueError as error:
-            problems.append(str(error))
-        problems += _contradictions(given, values)
-        if problems:
-            raise _error(problems)
-        policy, record = values.get("policy"), values.get("record")
-        if record is None and policy is not None:
-            record = values["record"] = policy.parent / RECORD_FILE
-        if record is not None:
-            values.setdefault(RELEASES, record.parent / RELEASES)
-        return cls(**{key.replace("-", "_"): value for key, value in values.items()})
+        # A node is asked often, and its configuration stays. No key has a value of another type.
+        plain = {k: one if isinstance(one, str | int | float) else None for k, one in given.items()}
+        return _read(tuple((key, type(value), value) for key, value in plain.items()))
+
+
+@lru_cache(maxsize=1024)
+def _read(items: tuple[tuple[str, type, Any], ...]) -> NodeConfig:
+    """Return the configuration of keys, types and values; equal values of two types differ."""
+    given = {key: value for key, _, value in items}
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for key, value in given.items():
+        if key in KEYS:
+            try:
+                values[key] = KEYS[key].read(value)
+            except _WrongValueError as error:
+                problems.append(f"'{key}' {error}")
+    try:
+        values[TABLES] = _tables(given, values.get(TABLES, ()))
+    except _WrongValueError as error:
+        problems.append(str(error))
+    problems += _contradictions(given, values)
+    if problems:
+        raise _error(problems)
+    policy, record = values.get("policy"), values.get("record")
+    if record is None and policy is not None:
+        record = values["record"] = policy.parent / RECORD_FILE
+    if record is not None:
+        values.setdefault(RELEASES, record.parent / RELEASES)
+    return NodeConfig(**{key.replace("-", "_"): value for key, value in values.items()})
 
 
 def check_keys(

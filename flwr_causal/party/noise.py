@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.core.privacy.scales import Scales
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.options import PrivatePartyOptions
 
@@ -138,21 +138,19 @@ def keep(
     return _file(context, str(own[_RUN]["run"])).add(own)
 
 
-def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> dict[str, Any]:
+def of_line(context: Context, guarantee: Guarantee, sharing: int = 1) -> dict[str, Any]:
     """Return what a line of the party's record says of a private run: its release and its loss.
 
     Parameters
     ----------
     context : Context
         Of the node.
-    guarantee : Guarantee or None
-        Of the request that is answered; None: nothing is said.
+    guarantee : Guarantee
+        Of the request that is answered.
     sharing : int, default 1
         Among how many parties the noise is shared. Where the party does not know the others, it
         counts on its own part alone.
     """
-    if guarantee is None:
-        return {}
     alone = 1 if NodeConfig.of(context.node_config).peers else sharing
     return {
         "release": context.state[_RUN]["id"],
@@ -166,7 +164,7 @@ def _file(context: Context, run: str) -> ReleaseFile:
     return ReleaseFile.of(NodeConfig.of(context.node_config), run, party_name(context))
 
 
-def public_report(context: Context, table: Table, policy: Policy) -> TableReport:
+def public_report(context: Context, table: Table, handling: Handling) -> TableReport:
     """Return a report that depends on nothing but the names of the columns, and a dictionary.
 
     Parameters
@@ -174,7 +172,7 @@ def public_report(context: Context, table: Table, policy: Policy) -> TableReport
     context : Context
         Of the node.
     table : DataFrame or LargeFile
-    policy : Policy
+    handling : Handling
         Of the run. Its dictionary says which columns are categories, and lists their states.
 
     Raises
@@ -188,17 +186,17 @@ def public_report(context: Context, table: Table, policy: Policy) -> TableReport
             "them out"
         )
     report = TableReport.of_names(table.columns)
-    columns = tuple(_public_column(one.name, policy) for one in report.columns)
-    return replace(report, columns=columns, has_states=policy.names_states)
+    columns = tuple(_public_column(one.name, handling) for one in report.columns)
+    return replace(report, columns=columns, has_states=handling.names_states)
 
 
-def _public_column(name: str, policy: Policy) -> ColumnReport:
+def _public_column(name: str, handling: Handling) -> ColumnReport:
     """Return what a dictionary says of a column; a number has more values than are named."""
-    entry = None if policy.entries is None else policy.entries.find(name)
-    number = ColumnReport(name, "numeric", distinct=int(policy.names_states))
+    entry = None if handling.entries is None else handling.entries.find(name)
+    number = ColumnReport(name, "numeric", distinct=int(handling.names_states))
     if entry is None or not entry.states:
         return number
-    if policy.names_states:
+    if handling.names_states:
         states = entry.state_names
         return replace(number, kind="category", distinct=len(states), values="str", states=states)
     return number if entry.is_scale else replace(number, kind="category")

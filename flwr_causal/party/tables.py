@@ -61,7 +61,7 @@ def with_party(table: Table, name: str, party: str) -> Table:
     table : DataFrame or LargeFile
         All of a large file is then in memory, as states of columns need it.
     name : str
-        Of the column; empty: there is none.
+        Of the column.
     party : str
         The party's name.
 
@@ -70,8 +70,6 @@ def with_party(table: Table, name: str, party: str) -> Table:
     DataError
         If the table has a column of this name.
     """
-    if not name:
-        return table
     if name in table.columns:
         raise DataError(
             f"its table has a column {name!r}, which is also the option 'party_column': choose "

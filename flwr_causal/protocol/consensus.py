@@ -53,8 +53,8 @@ ROUND = Exchange(
         ),
     ),
     weight="one",
-    when="in every round",
-    only=_LINEAR,
+    timing="in every round",
+    when=_LINEAR,
     remembered=True,
 )
 
@@ -81,8 +81,8 @@ REFIT = replace(
             values="products",
         ),
     ),
-    when="in the last exchange",
-    only=_LINEAR & (_REFITS | When(sparsity=("bic", "held-out")) | When(select_order=True)),
+    timing="in the last exchange",
+    when=_LINEAR & (_REFITS | When(sparsity=("bic", "held-out")) | When(select_order=True)),
     same_parties=False,
 )
 
@@ -97,9 +97,9 @@ PARTS = replace(
             "lags; of groups that add up securely the group's",
         ),
     ),
-    when="in the last exchange",
+    timing="in the last exchange",
     most=1,
-    only=_LINEAR & When(local_graphs=True),
+    when=_LINEAR & When(local_graphs=True),
     same_parties=False,
 )
 
@@ -123,8 +123,8 @@ PERSONALISED = Exchange(
         ),
     ),
     weight="one",
-    when="in every round",
-    only=_PERSONALISED,
+    timing="in every round",
+    when=_PERSONALISED,
     remembered=True,
 )
 OWN_NETWORKS = Exchange(
@@ -153,9 +153,9 @@ OWN_NETWORKS = Exchange(
             ("m", "d"),
         ),
     ),
-    when="in the last exchange",
+    timing="in the last exchange",
     most=1,
-    only=_PERSONALISED,
+    when=_PERSONALISED,
 )
 
 PERCEPTRONS = Exchange(
@@ -169,8 +169,8 @@ PERCEPTRONS = Exchange(
         Disclosure("parameters", "theta_k + beta_k / rho_2", ("parameters",), combine="mean"),
     ),
     weight="one",
-    when="in every round",
-    only=_OF_PERCEPTRONS,
+    timing="in every round",
+    when=_OF_PERCEPTRONS,
     remembered=True,
 )
 
@@ -187,9 +187,9 @@ SLOPES = Exchange(
             "mean",
         ),
     ),
-    when="in the last exchange",
+    timing="in the last exchange",
     most=1,
-    only=_OF_PERCEPTRONS & _REFITS,
+    when=_OF_PERCEPTRONS & _REFITS,
 )
 
 

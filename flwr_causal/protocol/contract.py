@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flwr_causal.contract.report import Part
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup import Setup
 
@@ -66,9 +66,9 @@ def no_dimensions(setup: Setup) -> dict[str, int]:
     return {}
 
 
-def no_further_rules(options: Any, policy: Policy) -> Policy:
-    """Return a data policy as it is."""
-    return policy
+def no_further_rules(options: Any, handling: Handling) -> Handling:
+    """Return a handling as it is."""
+    return handling
 
 
 _OPTIONS = Form(
@@ -117,10 +117,10 @@ class Contract:
     trainings : bool, default True
         Whether a run may have further trainings: replicates, and trainings without single parties.
     completes : callable, optional
-        ``options, policy -> policy``: the data policy with those fields that are no options of the
-        method, as they follow from the options of the question and the policy's other fields. The
-        strategy sends it, and the parties refuse any other one. Default: as it is; states are named
-        where ``reports`` has them.
+        ``options, handling -> handling``: how problems of tables are handled, with those fields
+        that are no options of the method, as they follow from the options of the question and the
+        other fields. The strategy sends it, and the parties refuse any other one. Default: as it
+        is; states are named where ``reports`` has them.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Contract:
     private: tuple[Exchange, ...] = ()
     options: type[PartyOptions] = PartyOptions
     question: type[PartyOptions] | None = None
-    completes: Callable[[Any, Policy], Policy] = no_further_rules
+    completes: Callable[[Any, Handling], Handling] = no_further_rules
     trainings: bool = True
 
     def __post_init__(self) -> None:
@@ -174,17 +174,17 @@ class Contract:
         ]
         return hashlib.blake2b(repr(declared).encode(), digest_size=16).hexdigest()
 
-    def completed(self, options: Any, policy: Policy) -> Policy:
-        """Return the data policy of a run, with the fields that are no options of the method."""
-        return self.completes(options, replace(policy, names_states="states" in self.reports))
+    def completed(self, options: Any, handling: Handling) -> Handling:
+        """Return the handling of a run, with the fields that are no options of the method."""
+        return self.completes(options, replace(handling, names_states="states" in self.reports))
 
-    def check_policy(self, options: Any, policy: Policy, *, states: bool = False) -> None:
-        """Check that a party is sent the data policy that follows from the options it is sent.
+    def check_handling(self, options: Any, handling: Handling, *, states: bool = False) -> None:
+        """Check that a party is sent the handling that follows from the options it is sent.
 
         Parameters
         ----------
         options : PartyOptions
-        policy : Policy
+        handling : Handling
         states : bool, default False
             Whether the parties are sent states of columns.
 
@@ -194,7 +194,7 @@ class Contract:
             If it is another one, by which a party would name values that the options keep from the
             server, or if there are states where none are named.
         """
-        if policy != self.completed(options, policy) or (states and not policy.names_states):
+        if handling != self.completed(options, handling) or (states and not handling.names_states):
             raise FormError(
                 "What the server sent was refused: by the run's options parties name other values "
                 "of their columns, or none. Install the same version of flwr-causal on all "
@@ -209,7 +209,7 @@ class Contract:
         AskedOtherwiseError
             If one is not.
         """
-        if setup.policy.chooses_columns and (others := setup.policy.unchosen(setup.names)):
+        if setup.handling.chooses_columns and (others := setup.handling.unchosen(setup.names)):
             raise AskedOtherwiseError(
                 f"The agreement has the column '{others[0]}', which the run's options 'columns' or "
                 "'exclude' leave out. Nothing was sent. Install the same version on all machines."
@@ -223,16 +223,16 @@ class Contract:
         AskedOtherwiseError
             If it belongs to other runs, by what this one states.
         """
-        if not exchange.only.holds(setup.run):
+        if not exchange.when.holds(setup.run):
             raise AskedOtherwiseError(
                 f"The server asked for '{exchange.name}', which is for other runs of "
-                f"'{self.method}': {exchange.only}. Nothing was sent. Install the same version on "
+                f"'{self.method}': {exchange.when}. Nothing was sent. Install the same version on "
                 "all machines."
             )
 
-    def parts(self, policy: Policy) -> tuple[Part, ...]:
-        """Return the parts of ``reports`` under a data policy: states only where it has them."""
-        return tuple(part for part in self.reports if part != "states" or policy.names_states)
+    def parts(self, handling: Handling) -> tuple[Part, ...]:
+        """Return the parts of ``reports`` under a handling: states only where it has them."""
+        return tuple(part for part in self.reports if part != "states" or handling.names_states)
 
     def find(self, name: Any) -> Exchange:
         """Return the exchange of a name.
@@ -257,7 +257,7 @@ class Contract:
 
 
 #: What of a declaration is for readers.
-_FOR_READERS = ("meaning", "when", "rows")
+_FOR_READERS = ("meaning", "timing", "rows")
 
 
 def _declared(thing: Any) -> Any:

@@ -26,12 +26,12 @@ def _decreasing(arrays: Arrays, known: ReplyContext) -> str:
 
 def sizes_of_cuts(setup: Setup) -> dict[str, int]:
     """Return how many columns are cut, and the number that numbers of cut points are below."""
-    return {"cut": len(setup.continuous), "intervals": max(setup.policy.discretize, 1)}
+    return {"cut": len(setup.continuous), "intervals": max(setup.handling.discretize, 1)}
 
 
 def _more_thresholds(sent: Mapping[str, Any], setup: Setup) -> str:
     """Return whether there are more thresholds than a search of the cut points needs, in words."""
-    most = most_thresholds(setup.policy.discretize)
+    most = most_thresholds(setup.handling.discretize)
     found = sent["thresholds"].shape[1]
     return f"has {found} thresholds of a column, more than {most}" if found > most else ""
 
@@ -56,5 +56,5 @@ CUTS = Exchange(
     contradiction=_decreasing,
     unfitting=_more_thresholds,
     same_parties=True,
-    when="before the training, if numeric columns are cut into intervals",
+    timing="before the training, if numeric columns are cut into intervals",
 )

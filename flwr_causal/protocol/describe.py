@@ -12,7 +12,7 @@ from flwr_causal.contract.when import POOLED
 from flwr_causal.core.description.gaps import MOST_PATTERNS
 from flwr_causal.core.description.grids import NUM_PLACES, are_grids, place_edges
 from flwr_causal.core.options import MOST, within
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import PartyOptions, Treatment
 
@@ -109,7 +109,7 @@ OVERVIEW = Exchange(
         ),
     ),
     most=1,
-    only=~POOLED,
+    when=~POOLED,
     same_parties=True,
     contradiction=_impossible_overview,
 )
@@ -119,8 +119,8 @@ POOLED_OVERVIEW = replace(
     name="pooled overview",
     meaning=f"the exchange 'overview' with secure_aggregation: {OVERVIEW.meaning}",
     returns=tuple(replace(item, combine="sum") for item in OVERVIEW.returns),
-    when="in place of 'overview'",
-    only=POOLED,
+    timing="in place of 'overview'",
+    when=POOLED,
     contradiction=None,
 )
 
@@ -227,10 +227,12 @@ def dimensions(setup: Setup) -> dict[str, int]:
     }
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which parties name states of text, and never values of numbers."""
-    max_states = Policy().max_states
-    return replace(policy, names_states=True, max_states=max_states, discretize=2, number_states=1)
+def _completed(options: Any, handling: Handling) -> Handling:
+    """Return the handling by which parties name states of text, and never values of numbers."""
+    max_states = Handling().max_states
+    return replace(
+        handling, names_states=True, max_states=max_states, discretize=2, number_states=1
+    )
 
 
 CONTRACT = Contract(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape, Values
+    from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape
     from flwr_causal.contract.report import Part
     from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.protocol.options import SmallCounts
@@ -481,7 +481,14 @@ def asked(
         arrays of the reply would be too large.
     """
     sizes, arrays = sizes_of(exchange, sent, agreed, setup), received(sent)
-    _check_room(exchange, sizes)
+    # No more than a party makes at a time, beside arrays of its rows.
+    for made in exchange.returns:
+        known = [sizes.get(one, 1) if isinstance(one, str) else one for one in made.shape]
+        if "n" not in made.shape and math.prod(known) > MOST_ENTRIES:
+            raise RefusedError(
+                f"the server asks for {math.prod(known)} entries of '{made.name}' in the exchange "
+                f"'{exchange.name}'; a party makes at most {MOST_ENTRIES} at a time"
+            )
     for item in exchange.sends:
         if item.name in arrays:
             _check_sent(item, arrays, sizes)
@@ -498,17 +505,6 @@ def check_fitting(exchange: Exchange, sent: Mapping[str, Any], setup: Setup) -> 
     """
     if exchange.unfitting is not None and (why := exchange.unfitting(sent, setup)):
         raise RefusedError(f"the server's request of the exchange '{exchange.name}' {why}")
-
-
-def _check_room(exchange: Exchange, sizes: Mapping[str, int]) -> None:
-    """Refuse a request for more than a party makes at a time, beside arrays of its rows."""
-    for item in exchange.returns:
-        known = [sizes.get(one, 1) if isinstance(one, str) else one for one in item.shape]
-        if "n" not in item.shape and math.prod(known) > MOST_ENTRIES:
-            raise RefusedError(
-                f"the server asks for {math.prod(known)} entries of '{item.name}' in the exchange "
-                f"'{exchange.name}'; a party makes at most {MOST_ENTRIES} at a time"
-            )
 
 
 def _check_sent(item: Sent, arrays: Arrays, sizes: Mapping[str, int]) -> None:
@@ -556,9 +552,16 @@ def _checked(
 ) -> Arrays:
     """Return a reply in the form in which it travels; raise a RefusedError for undeclared parts."""
     declared = {item.name: item.values for item in exchange.returns}
-    travelling = {
-        name: _as_it_travels(array, precision, declared.get(name)) for name, array in arrays.items()
-    }
+    travelling = {}
+    for name, array in arrays.items():
+        # What is declared as whole numbers is sent as it is, all else as floats.
+        values, kind = np.asarray(array), declared.get(name)
+        if kind == "log-density":
+            values = np.maximum(values, LOWEST)
+        if values.dtype.kind == "f" or (values.dtype.kind in "iub" and kind not in WHOLE):
+            with np.errstate(over="ignore"):
+                values = values.astype(precision, copy=False)
+        travelling[name] = values
     try:
         _check(exchange, travelling, sizes)
         _check_types(exchange, travelling)
@@ -622,17 +625,6 @@ def _readable(read: Callable[[RecordDict], T], content: RecordDict) -> T:
         return read(content)
     except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
         raise RefusedError(f"an array cannot be read: {error}") from None
-
-
-def _as_it_travels(array: NDArray[Any], precision: str, kind: Values | None) -> NDArray[Any]:
-    """Return an array as it is sent: what is declared as whole numbers as it is, else as floats."""
-    values = np.asarray(array)
-    if kind == "log-density":
-        values = np.maximum(values, LOWEST)
-    if values.dtype.kind == "f" or (values.dtype.kind in "iub" and kind not in WHOLE):
-        with np.errstate(over="ignore"):
-            values = values.astype(precision, copy=False)
-    return values
 
 
 def _check(

@@ -67,8 +67,8 @@ GROUP = Exchange(
             bound=_largest_norms,
         ),
     ),
-    when="in each iteration",
-    only=When(model="group"),
+    timing="in each iteration",
+    when=When(model="group"),
     remembered=True,
 )
 
@@ -79,8 +79,8 @@ LINEAR = Exchange(
     returns=(
         Disclosure("weights", "W_k of eq. (5)", ("d", "d"), combine="mean", bound=_largest_effects),
     ),
-    when="in each iteration",
-    only=When(model="linear"),
+    timing="in each iteration",
+    when=When(model="linear"),
 )
 
 NORMS = Exchange(
@@ -109,8 +109,8 @@ NORMS = Exchange(
             "mean",
         ),
     ),
-    when="in each iteration",
-    only=When(model="mlp", variant="default"),
+    timing="in each iteration",
+    when=When(model="mlp", variant="default"),
     remembered=True,
 )
 
@@ -127,8 +127,8 @@ LAYERS = Exchange(
     returns=(
         Disclosure("shared", "the party's first layers A", ("d", "hidden", "d"), combine="mean"),
     ),
-    when="in each iteration",
-    only=When(model="mlp", variant="paper"),
+    timing="in each iteration",
+    when=When(model="mlp", variant="paper"),
     remembered=True,
 )
 
@@ -167,8 +167,8 @@ EVIDENCE = Exchange(
             bound=lambda setup: 4.0,
         ),
     ),
-    when="in each step",
-    only=When(refine="evidence"),
+    timing="in each step",
+    when=When(refine="evidence"),
 )
 
 LOCAL = Exchange(
@@ -194,9 +194,9 @@ LOCAL = Exchange(
             ("d", "d"),
         ),
     ),
-    when="in the last exchange",
+    timing="in the last exchange",
     most=1,
-    only=When(local_graphs=True),
+    when=When(local_graphs=True),
 )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Parts
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -97,7 +97,7 @@ def _other_total(arrays: Arrays, known: ReplyContext) -> str:
 
 def _lacks_rows(known: ReplyContext) -> bool:
     """Return whether tables may lack rows: those in which a column is missing."""
-    return known.setup.policy.missing_values == "em" and "probabilities" not in known.sent
+    return known.setup.handling.missing_values == "em" and "probabilities" not in known.sent
 
 
 def _impossible_gains(arrays: Arrays, known: ReplyContext) -> str:
@@ -125,7 +125,7 @@ def _sizes(known: ReplyContext) -> dict[str, int]:
 
 def _most_gain(setup: Setup) -> float:
     """Return the upper bound of a gain in log-likelihood: a mutual information for each row."""
-    states = max(setup.policy.discretize, 2, *map(len, setup.states))
+    states = max(setup.handling.discretize, 2, *map(len, setup.states))
     return setup.num_rows * float(np.log(states))
 
 
@@ -248,8 +248,8 @@ GRAPH = Exchange(
     returns=(
         Disclosure("edges", "edges of the DAG that the party found", _EDGES, "dag", below="d"),
     ),
-    when="in each round",
-    only=FUSES & _FIXED & When(keep="last"),
+    timing="in each round",
+    when=FUSES & _FIXED & When(keep="last"),
 )
 
 JUDGED_GRAPH = Exchange(
@@ -260,8 +260,8 @@ JUDGED_GRAPH = Exchange(
         *GRAPH.returns,
         Disclosure("score", "the party's score of the received graph", ()),
     ),
-    when="in each round",
-    only=FUSES & _FIXED & ~When(keep="last"),
+    timing="in each round",
+    when=FUSES & _FIXED & ~When(keep="last"),
 )
 
 GRAPHS = Exchange(
@@ -284,8 +284,8 @@ GRAPHS = Exchange(
             below="d",
         ),
     ),
-    when="in each round",
-    only=DRIVES,
+    timing="in each round",
+    when=DRIVES,
 )
 
 JUDGE = Exchange(
@@ -296,8 +296,8 @@ JUDGE = Exchange(
         *_CUT_POINTS,
     ),
     returns=(Disclosure("scores", "the party's score of each graph", ("graphs",)),),
-    when="after each round, or in the end",
-    only=DRIVES | JUDGED_GRAPH.only,
+    timing="after each round, or in the end",
+    when=DRIVES | JUDGED_GRAPH.when,
 )
 
 _QUESTIONS = (
@@ -330,8 +330,8 @@ SCORES = Exchange(
             bound=_most_score,
         ),
     ),
-    when="in each exchange",
-    only=SCORES_EDGES & When(score="bdeu"),
+    timing="in each exchange",
+    when=SCORES_EDGES & When(score="bdeu"),
     same_parties=True,
 )
 
@@ -359,8 +359,8 @@ LIKELIHOODS = Exchange(
             bound=_most_gain,
         ),
     ),
-    when="in each exchange",
-    only=SCORES_EDGES & ~When(score="bdeu"),
+    timing="in each exchange",
+    when=SCORES_EDGES & ~When(score="bdeu"),
     same_parties=True,
     contradiction=_impossible_gains,
 )
@@ -372,8 +372,8 @@ COUNTS = Exchange(
     "of all pairs of variables, too, alone and with a few others, by which independence is tested",
     sends=(*_SETS, *_CUT_POINTS, *_NETWORK),
     returns=_TABLES,
-    when="in each exchange; in mode='scores' after the gains; for hidden causes after the search",
-    only=_COUNTS & ~POOLED,
+    timing="in each exchange; in mode='scores' after the gains; for hidden causes after the search",
+    when=_COUNTS & ~POOLED,
     same_parties=True,
     contradiction=_other_rows,
 )
@@ -383,8 +383,8 @@ POOLED_COUNTS = Exchange(
     "the exchange 'counts' with secure_aggregation: all cells of the tables, empty ones too",
     sends=(*_SETS, _NUM_CELLS, *_CUT_POINTS, *_NETWORK),
     returns=(_CELLS,),
-    when="in place of 'counts'",
-    only=_COUNTS & POOLED,
+    timing="in place of 'counts'",
+    when=_COUNTS & POOLED,
     same_parties=True,
     contradiction=_other_total,
 )
@@ -403,10 +403,10 @@ FIT = Exchange(
         *_TABLES,
         _VOTES,
     ),
-    when="in the last exchange; also before the rounds of start='driven' in mode='scores', and "
+    timing="in the last exchange; also before the rounds of start='driven' in mode='scores', and "
     "after the first search of missing_values='em'",
     most=3,
-    only=FITS & ~DIFFERENT & ~POOLED,
+    when=FITS & ~DIFFERENT & ~POOLED,
     contradiction=_other_rows,
 )
 
@@ -416,8 +416,8 @@ POOLED_FIT = replace(
     meaning="the exchange 'fit' with secure_aggregation: all cells of the tables, and votes",
     sends=(*FIT.sends, _NUM_CELLS),
     returns=(_CELLS, _VOTES),
-    when="in place of 'fit'",
-    only=FITS & ~DIFFERENT & POOLED,
+    timing="in place of 'fit'",
+    when=FITS & ~DIFFERENT & POOLED,
     contradiction=_other_total,
 )
 
@@ -449,15 +449,15 @@ def dimensions(setup: Setup) -> dict[str, int]:
     }
 
 
-def _completed(_: Any, policy: Policy) -> Policy:
-    """Return the policy, by which numbers of few values are states."""
-    return replace(policy, number_states=0)
+def _completed(_: Any, handling: Handling) -> Handling:
+    """Return the handling, by which numbers of few values are states."""
+    return replace(handling, number_states=0)
 
 
 CONTRACT = Contract(
     "fedges",
     (
-        replace(CUTS, most=MAX_EXCHANGES, only=~When(discretize=0)),
+        replace(CUTS, most=MAX_EXCHANGES, when=~When(discretize=0)),
         GRAPH,
         JUDGED_GRAPH,
         GRAPHS,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import SumsExchange, TrainingPlan
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -207,7 +207,7 @@ def _sums_exchange(learner: str, kind: type[SumsExchange]) -> Exchange:
         name=f"{learner}: {declared.name}",
         sends=(*declared.sends, DOMAIN),
         most=declared.most,
-        only=_SUMMED & When(learner=("auto", learner)) & declared.only,
+        when=_SUMMED & When(learner=("auto", learner)) & declared.when,
         contradiction=contradiction,
         unfitting=unfitting,
         derived=derived,
@@ -249,9 +249,9 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="if the parties have different columns and common rows; not where states are "
+    timing="if the parties have different columns and common rows; not where states are "
     "counted, and where the weights are 'em'",
-    only=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
+    when=TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
     most=1,
     same_parties=True,
     contradiction=_wrong_projections,
@@ -263,7 +263,7 @@ RECALL = Exchange(
     "whether the party has stored its circuits of an earlier run",
     sends=(Sent("fingerprint", "of that training"), DOMAIN),
     most=1,
-    only=~TRAINS,
+    when=~TRAINS,
     unfitting=other_domain,
 )
 
@@ -280,8 +280,8 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
         ),
         returns=returns,
         weight="one",
-        when="after the training",
-        only=~TRAINS | ONE_PASS & When(queries="federated"),
+        timing="after the training",
+        when=~TRAINS | ONE_PASS & When(queries="federated"),
         query=True,
     )
 
@@ -321,9 +321,9 @@ FILLED = _query(
 )
 
 
-def _policy_of_states(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which numbers of more values than bins are no states."""
-    return replace(policy, number_states=policy.discretize)
+def _handling_of_states(options: Any, handling: Handling) -> Handling:
+    """Return the handling by which numbers of more values than bins are no states."""
+    return replace(handling, number_states=handling.discretize)
 
 
 CONTRACT = Contract(
@@ -333,7 +333,7 @@ CONTRACT = Contract(
             CUTS,
             # Two searches: one for values that many rows share.
             most=2 * MAX_EXCHANGES,
-            only=_SUMMED & (_TREES_LEARNER | DIFFERENT) | ONE_PASS & _TREES_LEARNER,
+            when=_SUMMED & (_TREES_LEARNER | DIFFERENT) | ONE_PASS & _TREES_LEARNER,
         ),
         *SUMS.values(),
         ALIGN,
@@ -352,6 +352,6 @@ CONTRACT = Contract(
     reports=("sums", "states", "ids"),
     options=FedPCPartyOptions,
     question=PartyOptions,
-    completes=_policy_of_states,
+    completes=_handling_of_states,
     trainings=False,
 )

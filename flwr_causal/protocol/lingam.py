@@ -70,7 +70,7 @@ RESIDUALS = Exchange(
             bound=lambda setup: LARGEST_SKEW,
         ),
     ),
-    when="until no move of a variable in the causal order improves the score",
+    timing="until no move of a variable in the causal order improves the score",
     same_parties=True,
     contradiction=impossible_means,
 )

@@ -15,7 +15,7 @@ from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
 from flwr_causal.core.blocks.normal_scores import CELLS
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.options import within
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
@@ -107,12 +107,12 @@ _COMPARES = When(unknown_targets=True) | When(local_graphs=True)
 # ... and of rows with missing cells.
 _INCOMPLETE = When(missing_values="em")
 
-_RANKS = replace(RANKS, only=_OF_ROWS & When(scale="normal-scores"))
-_SUMS = replace(SUMS, only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE)
-_PARTS = replace(PARTS, only=_OF_ROWS & _COMPARES)
-_SEEN = replace(SEEN, only=_OF_ROWS & ~_COMPARES & _INCOMPLETE)
-_OWN = replace(OWN, only=_SEEN.only & When(unshared_columns="keep", order=0) & ~POOLED)
-_EXPECTED = replace(EXPECTED, only=_SEEN.only)
+_RANKS = replace(RANKS, when=_OF_ROWS & When(scale="normal-scores"))
+_SUMS = replace(SUMS, when=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE)
+_PARTS = replace(PARTS, when=_OF_ROWS & _COMPARES)
+_SEEN = replace(SEEN, when=_OF_ROWS & ~_COMPARES & _INCOMPLETE)
+_OWN = replace(OWN, when=_SEEN.when & When(unshared_columns="keep", order=0) & ~POOLED)
+_EXPECTED = replace(EXPECTED, when=_SEEN.when)
 
 
 def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
@@ -156,7 +156,7 @@ def _impossible_regressions(arrays: Arrays, known: ReplyContext) -> str:
 
 def _largest_regressions(setup: Setup) -> float | None:
     """Return the bound of means of the regressions; of missing causes none is known."""
-    return None if setup.policy.missing_values == "em" else 1.0
+    return None if setup.handling.missing_values == "em" else 1.0
 
 
 REGRESSIONS = Exchange(
@@ -210,9 +210,9 @@ REGRESSIONS = Exchange(
             bound=_largest_regressions,
         ),
     ),
-    when="2 to 8 times, with categories that may have causes",
+    timing="2 to 8 times, with categories that may have causes",
     most=16,
-    only=_OF_ROWS & ~_COMPARES & When(parameters="likelihood"),
+    when=_OF_ROWS & ~_COMPARES & When(parameters="likelihood"),
     same_parties=True,
     contradiction=_impossible_regressions,
     derived=_sizes_of_regressions,
@@ -239,12 +239,12 @@ def takes_blocks(options: Any, text_columns: str) -> bool:
     return text_columns == "keep" or options.model == "curved"
 
 
-def _completed(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which parties name states of blocks, and never values of numbers."""
-    blocks = takes_blocks(options, policy.text_columns)
-    usual = Policy()
+def _completed(options: Any, handling: Handling) -> Handling:
+    """Return the handling by which parties name states of blocks, and never values of numbers."""
+    blocks = takes_blocks(options, handling.text_columns)
+    usual = Handling()
     return replace(
-        policy,
+        handling,
         names_states=blocks,
         max_states=usual.max_states,
         discretize=2 if blocks else usual.discretize,

@@ -23,7 +23,7 @@ from flwr_causal.errors import ConfigError, FederationError
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
 
 SentT = TypeVar("SentT")
 
@@ -232,13 +232,13 @@ class PartyOptions:
         """The differential privacy that the party is asked for; None without."""
         return None
 
-    def chooses_columns(self, policy: Policy) -> bool:
+    def chooses_columns(self, handling: Handling) -> bool:
         """Return whether parties leave out the columns that are not used, before all else.
 
         Where rows with missing values are left out, first the columns are chosen, and then the
         rows.
         """
-        return policy.missing_values == "drop" or policy.chooses_columns
+        return handling.missing_values == "drop" or handling.chooses_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,9 +329,9 @@ class SeriesPartyOptions(LinearPartyOptions):
         """The number of lags; 0 for rows without time."""
         return self.order
 
-    def chooses_columns(self, policy: Policy) -> bool:
+    def chooses_columns(self, handling: Handling) -> bool:
         """Return whether rows with missing values are left out."""
-        return super().chooses_columns(policy) or self.gaps == "split"
+        return super().chooses_columns(handling) or self.gaps == "split"
 
     @property
     def layout(self) -> SeriesLayout:

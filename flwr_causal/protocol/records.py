@@ -142,17 +142,13 @@ def num_bytes(content: RecordDict) -> int:
 
 def values_bytes(values: Mapping[str, object]) -> int:
     """Return the size of plain values and their names, a number counted as eight bytes."""
-    return sum(len(name) + _value_bytes(value) for name, value in values.items())
-
-
-def _value_bytes(value: object) -> int:
-    if isinstance(value, (str, bytes)):
-        return len(value)
-    if isinstance(value, list):
-        # All entries are of one type.
-        texts = bool(value) and isinstance(value[0], (str, bytes))
-        return sum(map(len, value)) if texts else 8 * len(value)
-    return 8
+    size = 0
+    for name, value in values.items():
+        # All entries of a list are of one type.
+        entries = value if isinstance(value, list) else [value]
+        texts = bool(entries) and isinstance(entries[0], (str, bytes))
+        size += len(name) + (sum(map(len, entries)) if texts else 8 * len(entries))
+    return size
 
 
 def reply_bytes(message: Message) -> int:

@@ -59,8 +59,8 @@ OCTAVES = Exchange(
         ),
     ),
     weight="one",
-    when="once, if the option scales lacks a column",
-    only=PRIVATE,
+    timing="once, if the option scales lacks a column",
+    when=PRIVATE,
 )
 
 RELEASE = Exchange(
@@ -82,8 +82,8 @@ RELEASE = Exchange(
         ),
     ),
     weight="one",
-    when="once",
-    only=PRIVATE,
+    timing="once",
+    when=PRIVATE,
 )
 
 

@@ -34,7 +34,7 @@ REPLAY = Exchange(
         Sent("requests", "their plain values, as JSON"),
     ),
     weight="one",
-    when="when a run is resumed",
+    timing="when a run is resumed",
 )
 
 

@@ -56,7 +56,7 @@ def sent_design(setup: Setup) -> Design:
     if options.scores:
         mean, variance = np.zeros(len(mean)), np.ones(len(variance))
     # Missing cells are completed by correlations; the server restores the solver's units.
-    standardized = options.standardize or setup.policy.missing_values == "em"
+    standardized = options.standardize or setup.handling.missing_values == "em"
     # An agreement has states exactly where variables are blocks of columns.
     return Design.of(
         setup.names,
@@ -89,7 +89,7 @@ def num_columns(setup: Setup) -> int:
     options: LinearPartyOptions = setup.options
     states = setup.states or ((),) * len(setup.names)
     marks = int(options.center == "phase")
-    if setup.policy.missing_values != "em":
+    if setup.handling.missing_values != "em":
         marks += 2 * options.weighted
     return marks + (1 + options.lags) * sum(widths_of(states, options.functions))
 

@@ -17,7 +17,7 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.errors import AskedOtherwiseError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import MAIN, SEED, Bundle, BundlePart, parts_of
+from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
 from flwr_causal.protocol.columns import folds_of
 from flwr_causal.protocol.options import Setting, equal, same, settings_of
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flwr.app import RecordDict
 
     from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.setup import Setup
@@ -47,8 +47,8 @@ def _kept(stated: Any, sent: Any) -> bool:
     return sent == "keep" or same(stated, sent)
 
 
-#: Fields of the data policy that are no option of their name.
-POLICY: Mapping[str, str] = {
+#: Fields of the handling that are no option of their name.
+HANDLING: Mapping[str, str] = {
     "min_rows": "a constant of the method",
     "number_states": "follows from the options, and is checked by the contract",
     "names_states": "follows from the options, and is checked by the contract",
@@ -62,7 +62,7 @@ CALLED: Mapping[str, str] = {"bins": "discretize"}
 
 
 def of_question(
-    contract: Contract, options: PartyOptions, policy: Policy, *, masked: bool
+    contract: Contract, options: PartyOptions, handling: Handling, *, masked: bool
 ) -> list[Setting]:
     """Return the settings of a question for the schema.
 
@@ -71,14 +71,14 @@ def of_question(
     contract : Contract
         Of the method. What it makes of the options is no setting, and is checked by it.
     options : PartyOptions
-    policy : Policy
+    handling : Handling
     masked : bool
         Whether sums are secure sums.
     """
     return [
         Setting("secure_aggregation", masked, equal),
         *settings_of(options),
-        *_of_policy(contract, options, policy),
+        *_of_handling(contract, options, handling),
     ]
 
 
@@ -104,7 +104,7 @@ def _of_setup(contract: Contract, setup: Setup) -> list[Setting]:
         Setting("minimum_count", setup.small.minimum),
         Setting("small_counts", setup.small.treatment),
         Setting("groups", len(set(setup.groups)) or 1, _at_most, judged=False),
-        *of_question(contract, setup.options, setup.policy, masked=setup.masked),
+        *of_question(contract, setup.options, setup.handling, masked=setup.masked),
     ]
 
 
@@ -137,7 +137,7 @@ def of_request(exchange: Exchange, content: RecordDict, rows: int) -> list[Setti
 def check_trainings(
     contract: Contract, setup: Setup, exchange: Exchange, content: RecordDict
 ) -> None:
-    """Check that a run has the trainings that a request is of.
+    """Check that a run has the trainings that a request of several is of.
 
     Parameters
     ----------
@@ -156,8 +156,6 @@ def check_trainings(
         them would tell what the run withholds.
     """
     parts = parts_of(exchange)
-    if parts == (BundlePart(MAIN, exchange),) and not exchange.sends_name(WEIGHTINGS):
-        return
     asked = {
         one.option: one
         for one in of_request(exchange, content, setup.num_rows)
@@ -183,18 +181,20 @@ def check_trainings(
         )
 
 
-def _of_policy(contract: Contract, options: PartyOptions, policy: Policy) -> Iterator[Setting]:
-    plain = to_plain(policy)
+def _of_handling(
+    contract: Contract, options: PartyOptions, handling: Handling
+) -> Iterator[Setting]:
+    plain = to_plain(handling)
     # Where the method itself says how many intervals there are, no option does.
-    other = replace(policy, discretize=0 if policy.discretize else 2)
-    if contract.completed(options, other) == policy:
+    other = replace(handling, discretize=0 if handling.discretize else 2)
+    if contract.completed(options, other) == handling:
         del plain["discretize"]
     for name, value in plain.items():
         if name == "unshared_columns":
             yield Setting(name, value, _kept)
         elif name == "dictionary":
             yield Setting(name, dictionary_digest(value) or None, equal)
-        elif name not in POLICY:
+        elif name not in HANDLING:
             yield Setting(name, value)
     yield from (Setting(own, plain[name]) for own, name in CALLED.items() if name in plain)
 

@@ -8,23 +8,22 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from flwr.app import ConfigRecord
 
 from flwr_causal.contract.report import States, pack_states, unpack_states
 from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import to_plain
-from flwr_causal.core.received import json_of
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
+from flwr_causal.protocol import setup_form
 from flwr_causal.protocol.options import REPORT, PartyOptions, SmallCounts, received
 from flwr_causal.protocol.records import behind
-from flwr_causal.protocol.setup_form import check_agreement
 from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.secure.purposes import purpose_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from flwr_causal.protocol.records import Value
@@ -32,17 +31,13 @@ if TYPE_CHECKING:
 PREFIX = "setup-"
 #: The name of the digest in a node's record of the setup.
 DIGEST = "digest"
-_POLICY = PREFIX + "policy-"
-_OPTION = PREFIX + "option-"
-_STATES = PREFIX + "states"
-_NUM_STATES = PREFIX + "num-states"
-_TARGETS = PREFIX + "targets"
+_HANDLING, _OPTION = "policy-", "option-"
 _NUMBERS = (PREFIX + "mean", PREFIX + "variance")
 KEYS = PREFIX + "keys"
 TERMS = PREFIX + "terms"
 SIGNATURE = PREFIX + "signature"
 KEY_NAMES, KEY_SIGNATURES = PREFIX + "key-names", PREFIX + "key-signatures"
-LEAST, GROUPS = PREFIX + "least-parties", PREFIX + "groups"
+LEAST = PREFIX + "least-parties"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Setup:
     mean, variance : ndarray of shape (d,)
         Mean and variance (1/n) of every agreed column over the rows of all parties; empty where the
         method does not ask for sums.
-    policy : Policy
+    handling : Handling
         How problems of the data are handled.
     precision : str
         The type in which floating-point arrays are sent, "float64" or "float32".
@@ -96,9 +91,9 @@ class Setup:
     Examples
     --------
     >>> import numpy as np
-    >>> from flwr_causal.data.check.policy import Policy
+    >>> from flwr_causal.data.check.handling import Handling
     >>> from flwr_causal.protocol.setup import Setup
-    >>> setup = Setup(("x", "y"), 100, 3, np.zeros(2), np.ones(2), Policy())
+    >>> setup = Setup(("x", "y"), 100, 3, np.zeros(2), np.ones(2), Handling())
     >>> setup.names, setup.num_rows
     (('x', 'y'), 100)
     """
@@ -108,7 +103,7 @@ class Setup:
     num_clients: int
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
-    policy: Policy
+    handling: Handling
     precision: str = "float64"
     small: SmallCounts = REPORT
     options: Any = field(default_factory=PartyOptions)
@@ -177,7 +172,7 @@ class Setup:
             if one.metadata.get("chosen")
         }
         # With secure sums there are keys in any case; rows are matched where columns are kept.
-        kept = self.policy.unshared_columns == "keep" != stated.get("unshared_columns")
+        kept = self.handling.unshared_columns == "keep" != stated.get("unshared_columns")
         return {**stated, **chosen, COLUMNS_DIFFER: bool(self.keys) and (kept or not self.masked)}
 
     @property
@@ -201,27 +196,15 @@ class Setup:
     def to_config(self) -> dict[str, Value]:
         """Return the setup as plain values whose keys start with ``setup-``."""
         texts, counts = pack_states(self.states)
-        return {
-            f"{PREFIX}names": list(self.names),
-            f"{PREFIX}num-rows": self.num_rows,
-            f"{PREFIX}num-clients": self.num_clients,
-            f"{PREFIX}mean": self.mean.tolist(),
-            f"{PREFIX}variance": self.variance.tolist(),
-            f"{PREFIX}precision": self.precision,
-            f"{PREFIX}minimum-count": self.small.minimum,
-            f"{PREFIX}small-counts": self.small.treatment,
-            f"{PREFIX}exchange": self.exchange,
-            TERMS: self.terms,
-            SIGNATURE: self.signature,
-            **({_STATES: texts, _NUM_STATES: counts} if self.states else {}),
-            **({_TARGETS: [json.dumps(one) for one in self.targets]} if self.targets else {}),
-            **({KEYS: list(self.keys), LEAST: list(self.least_parties)} if self.keys else {}),
-            **({GROUPS: list(self.groups)} if self.groups else {}),
-            **({KEY_NAMES: list(self.key_names)} if self.key_names else {}),
-            **({KEY_SIGNATURES: list(self.key_signatures)} if self.key_signatures else {}),
-            **{_POLICY + name: value for name, value in to_plain(self.policy).items()},
-            **{_OPTION + name: value for name, value in to_plain(self.options).items()},
-        }
+        values = {one.name.replace("_", "-"): getattr(self, one.name) for one in fields(self)}
+        values |= {"states": tuple(texts), "num-states": tuple(counts)}
+        values |= {"minimum-count": self.small.minimum, "small-counts": self.small.treatment}
+        plain = setup_form.written(values)
+        if self.keys:
+            plain.setdefault("least-parties", [])
+        parts = {_HANDLING: self.handling, _OPTION: self.options}
+        plain |= {k + name: v for k, part in parts.items() for name, v in to_plain(part).items()}
+        return {PREFIX + name: value for name, value in plain.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], options: type[PartyOptions]) -> Setup:
@@ -238,27 +221,14 @@ class Setup:
         FormError
             If something of it is missing, unknown, or has another form than servers write.
         """
-        check_agreement(
-            behind(PREFIX, config), (_POLICY.removeprefix(PREFIX), _OPTION.removeprefix(PREFIX))
-        )
+        plain = behind(PREFIX, config)
+        values = setup_form.read(plain, (_HANDLING, _OPTION))
+        states = unpack_states(values.pop("states", ()), values.pop("num-states", ()))
+        small = SmallCounts(values.pop("minimum-count"), values.pop("small-counts"))
         return cls(
-            names=tuple(config[f"{PREFIX}names"]),
-            num_rows=config[f"{PREFIX}num-rows"],
-            num_clients=config[f"{PREFIX}num-clients"],
-            mean=np.array(config[f"{PREFIX}mean"], dtype=np.float64),
-            variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
-            policy=received(Policy, behind(_POLICY, config)),
-            precision=config[f"{PREFIX}precision"],
-            small=SmallCounts(config[f"{PREFIX}minimum-count"], config[f"{PREFIX}small-counts"]),
-            exchange=config[f"{PREFIX}exchange"],
-            options=received(options, behind(_OPTION, config)),
-            states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
-            targets=tuple(tuple(json_of(text)) for text in config.get(_TARGETS, [])),
-            keys=tuple(config.get(KEYS, [])),
-            terms=config.get(TERMS, ""),
-            signature=config.get(SIGNATURE, ""),
-            key_names=tuple(config.get(KEY_NAMES, [])),
-            key_signatures=tuple(config.get(KEY_SIGNATURES, [])),
-            groups=tuple(config.get(GROUPS, [])),
-            least_parties=tuple(config.get(LEAST, [])),
+            **{name.replace("-", "_"): value for name, value in values.items()},
+            states=states,
+            small=small,
+            handling=received(Handling, behind(_HANDLING, plain)),
+            options=received(options, behind(_OPTION, plain)),
         )

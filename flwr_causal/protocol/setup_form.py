@@ -7,9 +7,13 @@ another, and is refused before a key is derived from it.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
 
 from flwr_causal.core.received import json_of
 from flwr_causal.core.words import fault_of_name
@@ -59,34 +63,6 @@ def is_signature(text: object) -> bool:
     return _is_hex(text, SIGNATURE_DIGITS)
 
 
-def check_agreement(config: Mapping[str, Any], prefixes: Collection[str]) -> None:
-    """Check the plain values of an agreement.
-
-    Parameters
-    ----------
-    config : mapping
-        By names without the prefix of agreements.
-    prefixes : collection of str
-        Of names that are checked elsewhere: the policy's and the options'.
-
-    Raises
-    ------
-    FormError
-        Naming the first value that is missing, unknown or of another form.
-    """
-    entries = {name: one for name, one in config.items() if not name.startswith(tuple(prefixes))}
-    for name in entries:
-        if name not in _FORMS:
-            raise FormError(_refused(name, "in no agreement"))
-    for name, (form, words, optional) in _FORMS.items():
-        if name in entries and not form(entries[name]):
-            raise FormError(_refused(name, words))
-        if name not in entries and not optional:
-            raise FormError(_refused(name, "in every agreement"))
-    _check_lengths(entries)
-    _check_keys(entries)
-
-
 def _check_lengths(entries: Mapping[str, Any]) -> None:
     """Check lists with a value for each column."""
     columns = len(entries["names"])
@@ -127,10 +103,6 @@ def _refused(name: str, words: str) -> str:
 
 def _is_hex(text: object, digits: int) -> bool:
     return isinstance(text, str) and re.fullmatch(f"[0-9a-f]{{{digits}}}", text) is not None
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _is_name(value: object) -> bool:
@@ -174,33 +146,103 @@ def _or_nan(form: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: (isinstance(value, float) and math.isnan(value)) or form(value)
 
 
-# By name: the form, in words, and whether it may be missing.
-_FORMS: dict[str, tuple[Callable[[object], bool], str, bool]] = {
-    "names": (_each(_is_name, different=True), "different names", False),
-    "num-rows": (_whole_from(0), "a whole number, 0 or more", False),
-    "num-clients": (_whole_from(1), "a whole number, 1 or more", False),
-    "mean": (_each(_or_nan(_is_number)), "finite numbers", False),
-    "variance": (_each(_or_nan(_is_square)), "finite numbers, 0 or more", False),
-    "precision": (lambda value: value in ("float64", "float32"), "float64 or float32", False),
-    "minimum-count": (_whole_from(0), "a whole number, 0 or more", False),
-    "small-counts": (
-        lambda value: value in get_args(Treatment),
-        f"one of {', '.join(get_args(Treatment))}",
-        False,
+class Entry(NamedTuple):
+    """One entry of an agreement, by the name of its value.
+
+    Parameters
+    ----------
+    fits : callable
+        Whether a plain value has the form that servers write.
+    words : str
+        This form, in words.
+    optional : bool
+        Whether it may be missing; an empty tuple is not written then.
+    write, read : callable
+        Write the value as a plain one, and read it again.
+    """
+
+    fits: Callable[[object], bool]
+    words: str
+    optional: bool = False
+    write: Callable[[Any], Any] = lambda value: value
+    read: Callable[[Any], Any] = lambda plain: plain
+
+
+def _listed(fits: Callable[[object], bool], words: str, *, optional: bool = True) -> Entry:
+    return Entry(fits, words, optional, list, tuple)
+
+
+def _numbers(form: Callable[[object], bool], words: str) -> Entry:
+    read = partial(np.array, dtype=np.float64)
+    return Entry(_each(_or_nan(form)), words, write=np.ndarray.tolist, read=read)
+
+
+_ENTRIES: dict[str, Entry] = {
+    "names": _listed(_each(_is_name, different=True), "different names", optional=False),
+    "num-rows": Entry(_whole_from(0), "a whole number, 0 or more"),
+    "num-clients": Entry(_whole_from(1), "a whole number, 1 or more"),
+    "mean": _numbers(_is_number, "finite numbers"),
+    "variance": _numbers(_is_square, "finite numbers, 0 or more"),
+    "precision": Entry(lambda value: value in ("float64", "float32"), "float64 or float32"),
+    "minimum-count": Entry(_whole_from(0), "a whole number, 0 or more"),
+    "small-counts": Entry(
+        lambda value: value in get_args(Treatment), f"one of {', '.join(get_args(Treatment))}"
     ),
-    "exchange": (
-        lambda value: _is_hex(value, TOKEN_DIGITS),
-        f"{TOKEN_DIGITS} hexadecimal digits",
-        False,
+    "exchange": Entry(
+        lambda value: _is_hex(value, TOKEN_DIGITS), f"{TOKEN_DIGITS} hexadecimal digits"
     ),
-    "states": (_each(_is_name), "names", True),
-    "num-states": (_each(_whole_from(0)), "whole numbers, 0 or more", True),
-    "targets": (_each(_is_list_of_names, different=True), "different lists of names", True),
-    "keys": (_each(_or_none(is_key)), "public keys in hexadecimal digits", True),
-    "key-names": (_each(_is_name), "names", True),
-    "key-signatures": (_each(_or_none(is_signature)), "signatures in hexadecimal digits", True),
-    "groups": (_each(_whole_from(1)), "whole numbers, 1 or more", True),
-    "least-parties": (_each(_whole_from(1)), "whole numbers, 1 or more", True),
-    "terms": (_is_text, "a text", True),
-    "signature": (_or_none(is_signature), "a signature in hexadecimal digits", True),
+    "terms": Entry(lambda value: isinstance(value, str), "a text", optional=True),
+    "signature": Entry(_or_none(is_signature), "a signature in hexadecimal digits", optional=True),
+    "states": _listed(_each(_is_name), "names"),
+    "num-states": _listed(_each(_whole_from(0)), "whole numbers, 0 or more"),
+    "targets": Entry(
+        _each(_is_list_of_names, different=True),
+        "different lists of names",
+        optional=True,
+        write=lambda value: [json.dumps(one) for one in value],
+        read=lambda plain: tuple(tuple(json_of(text)) for text in plain),
+    ),
+    "keys": _listed(_each(_or_none(is_key)), "public keys in hexadecimal digits"),
+    "least-parties": _listed(_each(_whole_from(1)), "whole numbers, 1 or more"),
+    "groups": _listed(_each(_whole_from(1)), "whole numbers, 1 or more"),
+    "key-names": _listed(_each(_is_name), "names"),
+    "key-signatures": _listed(_each(_or_none(is_signature)), "signatures in hexadecimal digits"),
 }
+
+
+def written(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an agreement as plain ones, both by names without the prefix."""
+    return {
+        name: entry.write(values[name])
+        for name, entry in _ENTRIES.items()
+        if not (entry.optional and values[name] == ())
+    }
+
+
+def read(config: Mapping[str, Any], prefixes: Collection[str]) -> dict[str, Any]:
+    """Return the values of an agreement that has the form which servers write.
+
+    Parameters
+    ----------
+    config : mapping
+        By names without the prefix of agreements.
+    prefixes : collection of str
+        Of names that are read elsewhere: the handling's and the options'.
+
+    Raises
+    ------
+    FormError
+        Naming the first value that is missing, unknown or of another form.
+    """
+    plain = {name: one for name, one in config.items() if not name.startswith(tuple(prefixes))}
+    for name in plain:
+        if name not in _ENTRIES:
+            raise FormError(_refused(name, "in no agreement"))
+    for name, entry in _ENTRIES.items():
+        if name in plain and not entry.fits(plain[name]):
+            raise FormError(_refused(name, entry.words))
+        if name not in plain and not entry.optional:
+            raise FormError(_refused(name, "in every agreement"))
+    _check_lengths(plain)
+    _check_keys(plain)
+    return {name: _ENTRIES[name].read(one) for name, one in plain.items()}

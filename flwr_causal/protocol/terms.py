@@ -61,7 +61,12 @@ class RunTerms:
         least = options.get("min_parties", 0) if secure else 0
         return cls(
             method,
-            {name: value for name, value in options.items() if _is_plain(value)},
+            {
+                name: value
+                for name, value in options.items()
+                if isinstance(value, Plain)
+                and not (isinstance(value, str) and Path(value).is_absolute())
+            },
             max(int(parties), int(least)),
             secure,
         )
@@ -102,14 +107,8 @@ class RunTerms:
         return cls(method, options, parties, secure)
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, str):
-        return not Path(value).is_absolute()
-    return isinstance(value, Plain)
-
-
-def signed(text: str, run_id: int, key_file: str | None) -> str:
-    """Return the signature of terms for one run in hexadecimal digits; "" without a key.
+def signed(text: str, run_id: int, key_file: str) -> str:
+    """Return the signature of terms for one run in hexadecimal digits.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def signed(text: str, run_id: int, key_file: str | None) -> str:
         The terms.
     run_id : int
         Flower's number of the run.
-    key_file : str or None
+    key_file : str
         Path of an Ed25519 private key as ``ssh-keygen -t ed25519 -N ""`` writes it.
 
     Raises
@@ -125,8 +124,6 @@ def signed(text: str, run_id: int, key_file: str | None) -> str:
     ConfigError
         If the file holds no such key.
     """
-    if not key_file:
-        return ""
     return private_key_of(key_file, "The option 'signing_key'").sign(_message(text, run_id)).hex()
 
 

@@ -196,7 +196,7 @@ class Note:
 #: What a training yields.
 Step: TypeAlias = Ask | Choice | Note
 #: Yields steps, is given the combined replies to what it asks, and returns the result.
-Training: TypeAlias = Generator[Step, Any, Result]
+Steps: TypeAlias = Generator[Step, Any, Result]
 
 
 ReturnT = TypeVar("ReturnT")

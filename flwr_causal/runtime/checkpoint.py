@@ -517,17 +517,6 @@ def digest_of_request(request: Ask) -> str:
     return found.hexdigest()
 
 
-def digests_of(federation: Federation) -> dict[str, str]:
-    """Return by party the digest of its report on its table; with secure sums, of all together."""
-    whole = federation.total
-    reports = {"": whole.all} if whole is not None else {}
-    reports |= {party.name: federation.reports[party.name] for party in federation.parties}
-    return {
-        name: hashlib.sha256(json.dumps(report.to_dict(), sort_keys=True).encode()).hexdigest()
-        for name, report in reports.items()
-    }
-
-
 def check_tables(directory: str | Path, old: Mapping[str, str], new: Mapping[str, str]) -> None:
     """Check that a completed run is of the parties and tables that are there now.
 
@@ -536,7 +525,7 @@ def check_tables(directory: str | Path, old: Mapping[str, str], new: Mapping[str
     directory : str or Path
         Of the run.
     old, new : mapping of str to str
-        Of :func:`digests_of`, of the run and now.
+        Of :attr:`Federation.digests`, of the run and now.
 
     Raises
     ------

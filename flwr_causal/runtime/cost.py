@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.runtime.federation import Federation
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 #: Bytes of a number by what it is; of others those of a word, or of the option ``precision``.
 _BYTES = {"bytes": 1, "mark": 1}
@@ -41,7 +41,7 @@ class ExchangeCost(NamedTuple):
     further: bool
 
 
-def costs_of(method: Method, federation: Federation) -> list[ExchangeCost]:
+def costs_of(method: CausalMethod, federation: Federation) -> list[ExchangeCost]:
     """Return the cost of each exchange that a training may need with its options."""
     return [_cost(method, federation.setup, exchange) for exchange in method._exchanges]
 
@@ -65,7 +65,7 @@ def most_bytes(
     return largest * exchanges * parties * trainings
 
 
-def _cost(method: Method, setup: Setup, exchange: Exchange) -> ExchangeCost:
+def _cost(method: CausalMethod, setup: Setup, exchange: Exchange) -> ExchangeCost:
     try:
         sizes = exchange.sizes(method.contract.sizes(setup, setup.num_rows))
     except CausalError:  # sizes that follow from replies

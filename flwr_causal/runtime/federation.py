@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import random
 from dataclasses import dataclass, field, replace
@@ -293,6 +295,16 @@ class Federation:
         if not (self.groups and self.total):
             return self.reports
         return {name: self.total.groups[own[0].group] for name, own in self.groups.items()}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """By party the digest of its report on its table, with secure sums also of all together."""
+        reports = {"": self.total.all} if self.total is not None else {}
+        reports |= {party.name: self.reports[party.name] for party in self.parties}
+        return {
+            name: hashlib.sha256(json.dumps(report.to_dict(), sort_keys=True).encode()).hexdigest()
+            for name, report in reports.items()
+        }
 
     def asked(
         self, exchange: Exchange, server_round: int, fraction: float, seed: int
@@ -597,7 +609,8 @@ class _Attempt:
         arrays = door.accepted(
             exchange, reply.content, sizes, weight=weight, number=self.server_round
         )
-        door.check_clipped(sent, arrays)
+        if asked_to_clip:
+            door.check_clipped(sent, arrays)
         if exchange.contradiction is not None:
             received = {**records.config_of(sent), **records.arrays_of(sent)}
             known = ReplyContext(sizes, received, federation.setup, federation.reports[party.name])

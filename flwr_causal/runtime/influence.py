@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.federation import Arrival
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 # A party stands out above this distance. Measured on the papers' simulated data (26 settings of d,
 # n and K, 8 seeds): at most 2.4; of one false party at least 14, of three that agree at least 3.8
@@ -103,7 +103,7 @@ class LeaveOneOut:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     agreement : Agreement
         Of all parties.
     graph : CausalGraph
@@ -117,7 +117,7 @@ class LeaveOneOut:
         How many parties each reply stands for: 1, or those of a group.
     """
 
-    method: Method
+    method: CausalMethod
     agreement: Agreement
     graph: CausalGraph
     exchange: Exchange
@@ -128,7 +128,7 @@ class LeaveOneOut:
     @classmethod
     def of(
         cls,
-        method: Method,
+        method: CausalMethod,
         agreement: Agreement,
         graph: CausalGraph,
         exchange: Exchange,

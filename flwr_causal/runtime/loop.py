@@ -13,7 +13,7 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
-from flwr_causal.core.arguments import Form, check_argument, instance
+from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
@@ -31,11 +31,9 @@ from flwr_causal.runtime.checkpoint import (
     KeptExchange,
     digest_of,
     digest_of_request,
-    digests_of,
     is_resumable,
     results_saved,
 )
-from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
     LeaveOneOut,
@@ -43,9 +41,9 @@ from flwr_causal.runtime.influence import (
     known_influence,
     left_out,
 )
-from flwr_causal.runtime.method import Method
 from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
+from flwr_causal.runtime.round import Round, of_part
 from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
+    from flwr_causal.runtime.method import CausalMethod
     from flwr_causal.runtime.outcome import Record
 
     OnRound = Callable[[Record], None]
@@ -80,6 +79,8 @@ MOST_REMEMBERED = 2**28
 SETTLE_SECONDS = 1.0
 
 
+#: What a run takes as its method: an object of a class of strategies, which is not imported here.
+METHOD = Form("a strategy, such as Moments()", lambda value: hasattr(type(value), "_as_run"))
 #: What a run takes as its grid.
 GRID = Form(
     "Flower's Grid, or a LocalGrid",
@@ -89,7 +90,7 @@ GRID = Form(
 
 @single_threaded()
 def run(
-    method: Method,
+    method: CausalMethod,
     grid: Grid,
     *,
     strategy: Strategy | None = None,
@@ -104,7 +105,7 @@ def run(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
         The method.
     grid : Grid
         Flower's grid, or a ``LocalGrid``.
@@ -141,7 +142,7 @@ def run(
         If too few parties reply, or the method does not finish within its exchanges.
         ``error.outcome`` holds what was done so far.
     """
-    check_argument("run", "method", method, instance(Method, "a strategy, such as Moments()"))
+    check_argument("run", "method", method, METHOD)
     check_argument("run", "grid", grid, GRID)
     outcome = Outcome(as_run=method._as_run)
     if method._stepwise is not None:
@@ -149,7 +150,7 @@ def run(
         method._stepwise = None
     # What an earlier run has assumed is not stated by this one.
     method._decide({}, ())
-    method._initial = checked_initial(method, initial_arrays or {})
+    method._initial = checked_initial(method, initial_arrays) if initial_arrays else {}
     wrapper = "" if strategy is None else type(strategy).__name__
     session = Session(method, strategy or method, grid, outcome, config or {}, wrapper)
     session.write_results = write_results
@@ -186,8 +187,8 @@ class Session:
 
     Parameters
     ----------
-    method : Method
-    strategy : Method or Strategy
+    method : CausalMethod
+    strategy : CausalMethod or Strategy
         The method, or the privacy wrapper around it.
     grid : Grid
     outcome : Outcome
@@ -219,7 +220,7 @@ class Session:
         What the parties were sent in the exchange by which the method compares them.
     """
 
-    method: Method
+    method: CausalMethod
     strategy: Any
     grid: Grid
     outcome: Outcome
@@ -317,7 +318,7 @@ class Session:
                 outcome.failures,
             )
         outcome.groups = {name: list(group) for name, group in agreement.groups.items()}
-        outcome.tables = digests_of(federation)
+        outcome.tables = federation.digests
         method._grid = self.grid
         self._train(federation, agreement, state)
 
@@ -355,25 +356,18 @@ class Session:
         """
         method, federation = self.method, self.federation
         started = time.perf_counter()
-        number = self.outcome.rounds + 1
         if federation.absent:
             self._find(federation.absent, ())
         known_failures = len(federation.failures)
-        request = self.request()
-        exchange = request.exchange
-        common, _ = records.split(request.values)
-        if self.strategy is not method:
-            check_composes(method, type(self.strategy).__name__, exchange, list(common))
+        current = self.next_round()
+        number, request, exchange = current.number, current.request, current.exchange
         messages = self.strategy.configure_train(
-            number,
-            records.pack_arrays(common, method.options.precision, exchange.exact),
-            ConfigRecord({**self.config}),
-            self.grid,
+            number, current.arrays, ConfigRecord({**self.config}), self.grid
         )
         asking = (
             SecureSum.of(method, exchange, messages, number, self._fix)
             if method.options.secure_aggregation and not exchange.open
-            else SingleReplies(method, self.strategy, exchange, number)
+            else current
         )
         collected = asking.ask(self.grid, messages, method.options.round_timeout, self._find)
         changed = collected.changed if method.options.changed_tables == "restart" else ()
@@ -396,7 +390,7 @@ class Session:
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 arrivals = asking.arrivals(collected)
                 replies = asking.combined(collected, arrivals)
-            info = self.close(request, replies)
+            info = self.close(current, replies)
         record = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
             self._look_at_parties(request, arrivals)
@@ -409,20 +403,30 @@ class Session:
             self._keep(step if exchange.kept and not self.wrapper else None)
         return record
 
-    def request(self) -> Ask:
-        """Return what the parties are sent next."""
-        method = self.method
-        with server_work(method, f"Exchange {self.outcome.rounds + 1}"):
-            request = method._asked = self.training.ask()
-        return request
+    def next_round(self) -> Round:
+        """Return the exchange that the training asks for next.
 
-    def close(self, request: Ask, replies: Replies) -> Mapping[str, Any]:
-        """Take the next step on combined replies; return what the history says of it."""
+        Raises
+        ------
+        ConfigError
+            If the privacy wrapper around the method cannot add its noise to it.
+        """
         method, number = self.method, self.outcome.rounds + 1
-        with server_work(method, f"Exchange {number} ('{request.exchange.name}')"):
+        with server_work(method, f"Exchange {number}"):
+            request = self.training.ask()
+        found = method._round = Round(method, self.strategy, request, number)
+        if self.wrapper:
+            common, _ = records.split(request.values)
+            check_composes(method, self.wrapper, request.exchange, list(common))
+        return found
+
+    def close(self, current: Round, replies: Replies) -> Mapping[str, Any]:
+        """Take the next step on combined replies; return what the history says of it."""
+        method = self.method
+        with server_work(method, f"Exchange {current.number} ('{current.exchange.name}')"):
             info = self.training.give(replies)
-        method._asked = None
-        self._took_part(number, request, replies.answered)
+        method._round = None
+        self._took_part(current.number, current.request, replies.answered)
         return info
 
     def recorded(
@@ -777,8 +781,9 @@ class Session:
             outcome.privacy = dict(found.privacy)
             outcome.warnings += [*method._warnings(graph), *found.warnings]
             outcome.disagreement = method._disagreement(outcome.model, self.by_party, self.compared)
-            outcome.warnings += [*self._odd_parties(), *self._differences()]
-            outcome.warnings += self._without_groups()
+            outcome.warnings += self._odd_parties()
+            if method.options.secure_aggregation:
+                outcome.warnings += [*self._differences(), *self._without_groups()]
         return found.reason
 
     def _odd_parties(self) -> list[str]:
@@ -796,7 +801,7 @@ class Session:
         """Return the warning of secure sums over different parties."""
         outcome = self.outcome
         some = [name for name, times in outcome.answered.items() if times < outcome.rounds]
-        if not some or not self.method.options.secure_aggregation:
+        if not some:
             return []
         return [
             f"Some secure sums lack {', '.join(some)}: from the differences between sums over "
@@ -858,25 +863,25 @@ class Session:
         ended = self.outcome.status in ("completed", "failed")
         if self.checkpoint is not None and self.write_results and ended and not self.kept:
             self._write(self.checkpoint.directory)
-        method.state = method._federation = method._grid = method._asked = None
+        method.state = method._federation = method._grid = method._round = None
         method._initial = {}
         method.release, method._clipping_norm, method._clipping_mod = None, 0.0, ""
 
 
-def plain_options(method: Method) -> dict[str, Any]:
+def plain_options(method: CausalMethod) -> dict[str, Any]:
     """Return the method's id and its options as plain values."""
     options = {
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
         for name, value in method.options.by_name().items()
     }
     given = {INITIAL: digest_of(method._initial)} if method._initial else {}
-    if method.policy.dictionary:
-        given[DIGEST] = dictionary_digest(method.policy.dictionary)
+    if method.handling.dictionary:
+        given[DIGEST] = dictionary_digest(method.handling.dictionary)
     return {"method": method.method, **options, **given}
 
 
 def checked_initial(
-    method: Method, arrays: Mapping[str, NDArray[Any]]
+    method: CausalMethod, arrays: Mapping[str, NDArray[Any]]
 ) -> Mapping[str, NDArray[Any]]:
     """Return the arrays that a run starts from; shapes are checked once the columns are known.
 
@@ -885,8 +890,6 @@ def checked_initial(
     ConfigError
         If the method cannot start from them.
     """
-    if not arrays:
-        return {}
     names, needed = list(arrays), method._initial_names
     if not needed:
         raise ConfigError(

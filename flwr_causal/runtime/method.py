@@ -7,44 +7,46 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import fields, replace
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import check_types
+from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps, with_total
+from flwr_causal.data.check.handling import Handling
+from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.doubts.parties import disagreement_of
-from flwr_causal.errors import ConfigError
-from flwr_causal.protocol import door, records
+from flwr_causal.doubts.tables import doubts, doubts_of_groups, doubts_of_total, naming_columns
 from flwr_causal.protocol.options import KnowledgePartyOptions
+from flwr_causal.runtime.options import CausalOptions, CountedRows, FewRows, sends_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pandas as pd
-    from flwr.app import ArrayRecord, Message
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.core.parts import Part
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.dictionary.entries import Dictionary
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.errors import DataError
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
-    from flwr_causal.protocol.records import Value
-    from flwr_causal.runtime.algorithm import Ask
-    from flwr_causal.runtime.algorithm import Training as Steps
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.runtime.federation import Federation
-    from flwr_causal.runtime.options import CausalOptions
 
 OptionsT = TypeVar("OptionsT", bound="PartyOptions")
 
+#: The most exchanges of a method that states no number of them.
+UNSTATED = 1000
 
-class Method:
+
+class CausalMethod:
     """Base of all methods, free of Flower.
 
     A subclass sets :attr:`contract` and implements :meth:`train`.
@@ -60,7 +62,12 @@ class Method:
     contract: ClassVar[Contract]
     method: ClassVar[str] = ""
 
+    options_type: ClassVar[type[CausalOptions]] = CausalOptions
     options: CausalOptions
+    #: The dictionary of the parties' columns that the option ``dictionary`` names.
+    _entries: Dictionary | None = None
+    #: The options of which the handling was made last, and this handling.
+    _last_handling: tuple[CausalOptions | None, Handling | None] = (None, None)
     #: The name of an exchange of sums whose replies are kept by party, to compare these.
     _compared_in: str = ""
     #: Other ways to run where a party differs, in words.
@@ -75,12 +82,12 @@ class Method:
     _clipping_norm: float = 0.0
     #: The mod of Flower's that such a wrapper needs at the parties.
     _clipping_mod: str = ""
-    _federation: Federation | None
-    _grid: Grid | None
+    _federation: Federation | None = None
+    _grid: Grid | None = None
     #: The :class:`~flwr_causal.runtime.training.Training` of the run in progress.
     state: Any = None
-    #: What the parties are sent in the exchange in progress.
-    _asked: Ask | None = None
+    #: The :class:`~flwr_causal.runtime.round.Round` in progress.
+    _round: Any = None
     #: The arrays that a run starts from, by the names of `_initial_names`; empty: the method's own.
     _initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
     #: What was assumed of options that the run leaves open, by the parties' reports: by option the
@@ -108,13 +115,24 @@ class Method:
         """
 
     @abstractmethod
+    def _accepts(self, changes: Mapping[str, Any]) -> bool:
+        """Return whether the method has these options beside the others that were given."""
+
     def _mended(self, incomplete: Iterable[str]) -> DataError:
-        """Return the error of parties that find missing values themselves, with what is assumed."""
+        """Return the error of parties that find missing values, with the assumptions."""
+        return of_gaps(incomplete, self.handling, self._accepts, self._left_open)
 
     @property
-    @abstractmethod
-    def policy(self) -> Policy:
+    def handling(self) -> Handling:
         """How problems of the data are handled."""
+        options, handling = self._last_handling
+        if handling is None or options is not self.options:
+            known = {one.name for one in fields(Handling)}
+            own = {name: value for name, value in self.options.asked().items() if name in known}
+            own["dictionary"] = "" if self._entries is None else self._entries.text
+            handling = self.contract.completed(self.options, Handling(**own))
+            self._last_handling = self.options, handling
+        return handling
 
     @property
     def _initial_names(self) -> tuple[str, ...]:
@@ -184,36 +202,88 @@ class Method:
         """The exchanges of the contract that the training may need with these options."""
         run = self.run
         return tuple(
-            one for one in self.contract.exchanges if not one.query and one.only.holds(run)
+            one for one in self.contract.exchanges if not one.query and one.when.holds(run)
         )
 
     @property
     def exchanges_beyond(self) -> int:
-        """How many exchanges the training may need beyond ``max_rounds``; more end the run."""
-        return 0
+        """How many exchanges the training may need beyond ``max_rounds``.
 
-    @abstractmethod
+        A class that leaves ``max_rounds`` at 1 does not say how many exchanges it needs.
+        """
+        return UNSTATED if self.options.max_rounds == self.options_type.max_rounds == 1 else 0
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether a column that cannot be used is left out, in place of an error."""
+        return False
+
+    @property
+    def _left_open(self) -> frozenset[str]:
+        """The options that the reports decide; a private release is drawn with the first ones."""
+        return frozenset() if self.options.private else self.options.left_open
+
+    @property
+    def _expected(self) -> Expected:
+        """What the method takes for granted of the parties' tables; else it warns."""
+        return self.options.expected
+
+    @property
+    def _parts(self) -> tuple[type[Part], ...]:
+        """The parts that the options and what leaves a party choose; subclasses add to it."""
+        chosen = self.options.parts
+        if sends_counts(self):
+            return (*chosen, CountedRows)
+        return (*chosen, FewRows) if self.options.joins_columns else chosen
+
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Return the columns that all parties use, or raise a DataError that says what is wrong."""
+        """Turn the parties' reports into the columns that all use, or raise what is wrong.
 
-    @abstractmethod
+        Parameters
+        ----------
+        reports : mapping of str to TableReport
+            By the parties' names, in their order.
+
+        Raises
+        ------
+        ConfigError
+            If options do not fit the parties.
+        DataError
+            Naming each party, column and remedy.
+        """
+        self.options.check_parties(reports)
+        agreement = agree(
+            reports, self.handling, self._accepts, self._left_open, leaves_out=self._leaves_out
+        )
+        if "exclude" in self._left_open:
+            leave_out(
+                naming_columns(reports, agreement, self.handling), self.handling, self._accepts
+            )
+        found = doubts(reports, agreement, self._expected, self.handling)
+        agreement = replace(agreement, warnings=(*agreement.warnings, *found))
+        return self.options.agreed(agreement, reports, self._parts)
+
     def _complete(
         self,
         agreement: Agreement,
         total: TableReport,
         groups: Mapping[str, TableReport] | None = None,
     ) -> Agreement:
-        """Return the agreement of parties that withhold their numbers, with the totals of all rows.
+        """Return the agreement with the numbers of all rows, and what is implausible about them.
 
-        Parameters
-        ----------
-        agreement : Agreement
-            Of reports without numbers.
-        total : TableReport
-            On the rows of all parties together, from a secure sum.
-        groups : mapping of str to TableReport, optional
-            By name, on the rows of each group of parties that adds up by itself.
+        Raises
+        ------
+        DataError
+            As :meth:`agree`.
         """
+        self.options.check_total(agreement, total)
+        agreement = with_total(agreement, total, self.handling, self._accepts, self._left_open)
+        if groups:
+            rows = {name: report.rows for name, report in groups.items()}
+            agreement = replace(agreement, rows=rows, total=None)
+        found = doubts_of_total(replace(agreement, total=agreement.n), total, self._expected)
+        found += doubts_of_groups(groups or {}, agreement.names, self._expected)
+        return replace(agreement, warnings=(*agreement.warnings, *found))
 
     @abstractmethod
     def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
@@ -293,13 +363,15 @@ class Method:
     def _as_run(self, outcome: Any) -> Any:
         """Return an outcome as the run that users save and read."""
 
-    @abstractmethod
     def _annotated(self, graph: CausalGraph, agreement: Agreement) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
+        options = self.options
+        graph = graph.with_knowledge(options.known) if options.known else graph
+        return options.annotated(graph, agreement)
 
-    @abstractmethod
     def _warnings(self, graph: CausalGraph | None) -> list[str]:
         """Return what the user should know of a graph beside what the training says."""
+        return [*doubts_of(final=graph)]
 
     @abstractmethod
     def _write(self, outcome: Any, *, resumable: bool) -> None:
@@ -311,69 +383,3 @@ class Method:
         resumable : bool
             Whether what the run can be resumed from stays there.
         """
-
-    def _messages(
-        self,
-        request: Ask,
-        server_round: int,
-        arrays: ArrayRecord,
-        further: Mapping[str, Value],
-    ) -> list[Message]:
-        """Return the messages of an exchange, one for each party that is asked.
-
-        Parameters
-        ----------
-        request : Ask
-        server_round : int
-            The number of the exchange.
-        arrays : ArrayRecord
-            The arrays among ``request.values``; a privacy wrapper may have changed them.
-        further : mapping
-            Further plain values for the parties.
-
-        Raises
-        ------
-        ConfigError
-            If what parties are sent has not the declared shapes, naming exchange and value.
-        """
-        exchange, federation = request.exchange, self._federation
-        assert federation is not None
-        parties = federation.asked(
-            exchange, server_round, self.options.fraction_train, self.options.seed
-        )
-        labels = federation.labels
-
-        content = partial(
-            records.request,
-            exchange.name,
-            self.method,
-            server_round,
-            precision=self.options.precision,
-            exact=exchange.exact,
-            config=further,
-        )
-        # One content for all that are sent the same: a content for each would cost more than the
-        # exchange.
-        common = content(records.split(request.values)[1])
-        common[records.ARRAYS] = arrays
-        contents = {
-            party: content(request.values_for(own)) if own in request.own else common
-            for party in parties
-            if request.asks(own := labels[party.name])
-        }
-        agreed = self.contract.sizes(federation.setup, 0)
-        agreed.pop("n")
-        for sent in {id(one): one for one in contents.values()}.values():
-            try:
-                door.sizes_of(exchange.asked(records.config_of(sent)), sent, agreed)
-            except door.RefusedError as error:
-                raise ConfigError(
-                    f"{type(self).__name__} cannot ask for the exchange '{exchange.name}': "
-                    f"{error}. Send what it declares as Sent, or declare what is sent."
-                ) from error
-        return [
-            federation.message(
-                party.node_id, sent, exchange, server_round, self.options.round_timeout
-            )
-            for party, sent in contents.items()
-        ]

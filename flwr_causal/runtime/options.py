@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from flwr_causal.core.options import MOST, bounded, check_bounds, check_types
 from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.data.check.policy import AutoDrop, FailDrop  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDrop, FailDrop  # noqa: TC001 (checked by type)
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.bundle import MOST_REPLICATES
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
 
 
@@ -401,7 +401,7 @@ class CausalOptions(Secure, CountedRows, Repeated):
         """Check the report on the rows of all parties together."""
 
     def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], handling: Handling
     ) -> Baselines | None:
         """Return the graphs of a solver that takes less than the method; None without one."""
         return None

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.federation import Federation, Totals
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 # Seconds to wait for the schema of a node that has just come: the parties that are there wait too.
 PATIENCE = 120.0
 
 
 def find_returned(
-    method: Method,
+    method: CausalMethod,
     grid: Grid,
     federation: Federation,
     absent: Collection[str],
@@ -51,7 +51,7 @@ def find_returned(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     grid : Grid
     federation : Federation
         Its parties' nodes are replaced.
@@ -95,7 +95,7 @@ def find_returned(
 
 
 def reconnected(
-    method: Method,
+    method: CausalMethod,
     grid: Grid,
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],
@@ -110,7 +110,7 @@ def reconnected(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     grid : Grid
     parties : sequence of Party
         Of the interrupted run, in their order.

@@ -26,7 +26,6 @@ from flwr_causal.core.words import (
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
@@ -59,9 +58,9 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.runtime.federation import Totals
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 POLL_SECONDS = 0.5
 #: The mod of Flower's that also returns whether the reply was within the norm.
@@ -70,7 +69,7 @@ ADAPTIVE_MOD = "adaptiveclipping_mod"
 
 
 def exchange_schema(
-    method: Method, grid: Grid, *, settle: float = 0.0
+    method: CausalMethod, grid: Grid, *, settle: float = 0.0
 ) -> tuple[Federation, Agreement, int]:
     """Ask every connected node for its schema and let the method agree on the columns.
 
@@ -80,8 +79,8 @@ def exchange_schema(
 
     Parameters
     ----------
-    method : Method
-        Its policy is sent with the question; its ``agree`` checks the reports. Afterwards its
+    method : CausalMethod
+        Its handling is sent with the question; its ``agree`` checks the reports. Afterwards its
         ``decided`` has what was assumed.
     grid : Grid
     settle : float, default 0.0
@@ -131,13 +130,14 @@ def exchange_schema(
 
 
 def _exchanged(
-    method: Method, grid: Grid, settle: float, sizes: list[int]
+    method: CausalMethod, grid: Grid, settle: float, sizes: list[int]
 ) -> tuple[Federation, Agreement]:
     """Run the schema exchange with options that are decided; its bytes are added to ``sizes``."""
     first = {"names-only": 1} if _needs_names(method) else {}
     answers, failed, size = _present(method, grid, settle, **first)
     sizes.append(size)
-    _check_answered(failed)
+    if failed:
+        raise _unanswered(failed)
     dropped: dict[str, str] = {}
     if first:
         reports = _names_reported(answers)
@@ -155,10 +155,12 @@ def _exchanged(
             method, grid, nodes, method.options.round_timeout, columns=names
         )
         sizes.append(more)
-        _check_answered(failed)
+        if failed:
+            raise _unanswered(failed)
         parties, reports, late = _reported(method, answers)
         unused = _unused(method, reports)
-    parties = with_groups(method, parties)
+    if method.options.groups != 1:
+        parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
     if method.options.secure_aggregation and not method.options.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
@@ -191,18 +193,17 @@ def _exchanged(
     return federation, agreement
 
 
-def _check_answered(failed: Mapping[int, str]) -> None:
-    """Raise a FederationError if a node did not answer, with the reasons."""
-    if failed:
-        raise FederationError(
-            "The schema exchange failed; training was not started. "
-            + "; ".join(by_reason(dict(text.split(": ", 1) for text in failed.values())))
-            + ". A node that was killed counts as connected for another minute."
-        )
+def _unanswered(failed: Mapping[int, str]) -> FederationError:
+    """Return the error of nodes that did not answer, with the reasons."""
+    return FederationError(
+        "The schema exchange failed; training was not started. "
+        + "; ".join(by_reason(dict(text.split(": ", 1) for text in failed.values())))
+        + ". A node that was killed counts as connected for another minute."
+    )
 
 
 def _reported(
-    method: Method, answers: list[tuple[Party, dict[str, Any]]]
+    method: CausalMethod, answers: list[tuple[Party, dict[str, Any]]]
 ) -> tuple[list[Party], dict[str, TableReport], tuple[str, ...]]:
     """Return the parties in their order, their reports by name, and warnings of their names."""
     answers.sort(key=_order)
@@ -214,25 +215,25 @@ def _reported(
     return [party for party, _ in answers], reports, late
 
 
-def _needs_names(method: Method) -> bool:
+def _needs_names(method: CausalMethod) -> bool:
     """Return whether the names of columns are asked for first, since some are not used."""
-    policy = method.policy
-    some = policy.unshared_columns == "drop" or policy.chooses_columns
-    return some and not method.options.private and method._schema_options.chooses_columns(policy)
+    handling = method.handling
+    some = handling.unshared_columns == "drop" or handling.chooses_columns
+    return some and not method.options.private and method._schema_options.chooses_columns(handling)
 
 
-def _not_asked(method: Method, reports: Mapping[str, TableReport]) -> dict[str, str]:
+def _not_asked(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that parties do not report on, and why."""
-    policy = method.policy
-    lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
+    handling = method.handling
+    lacked = unshared(reports) if handling.unshared_columns == "drop" else {}
     roles = method.options.role_columns
-    named = [*split_names(policy.columns), *policy.added, *roles]
-    only = named if policy.columns else None
+    named = [*split_names(handling.columns), *handling.added, *roles]
+    only = named if handling.columns else None
     others = () if only is None else [name for name in columns_of(reports) if name not in only]
     return (
         lacked
         | dict.fromkeys(others, "the option 'columns' does not name it")
-        | dict.fromkeys(split_names(policy.exclude), "the option 'exclude' names it")
+        | dict.fromkeys(split_names(handling.exclude), "the option 'exclude' names it")
     )
 
 
@@ -256,13 +257,13 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
     return party.partition_id, party.name, party.node_id
 
 
-def _check_declared(method: Method, reports: Mapping[str, TableReport]) -> None:
+def _check_declared(method: CausalMethod, reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
-    entries = method.policy.entries
+    entries = method.handling.entries
     listed = () if entries is None else [one.name for one in entries.columns]
     known = {*columns_of(reports), *method.options.role_columns, *listed}
     for option in ("categories", "numbers", "exclude", "columns"):
-        for name in split_names(getattr(method.policy, option)):
+        for name in split_names(getattr(method.handling, option)):
             if name not in known:
                 near = nearest(name, known)
                 hint = f"write {near!r}" if near else "correct the name"
@@ -272,42 +273,42 @@ def _check_declared(method: Method, reports: Mapping[str, TableReport]) -> None:
                 )
 
 
-def _chosen(method: Method, reports: Mapping[str, TableReport]) -> list[str]:
+def _chosen(method: CausalMethod, reports: Mapping[str, TableReport]) -> list[str]:
     """Return the columns that ``columns`` and ``exclude`` leave; a ConfigError if none is."""
-    policy, roles = method.policy, method.options.role_columns
-    excluded = split_names(policy.exclude)
+    handling, roles = method.handling, method.options.role_columns
+    excluded = split_names(handling.exclude)
     held = columns_of(reports)
     names = [
-        name for name in held if policy.chooses(name) or (name in roles and name not in excluded)
+        name for name in held if handling.chooses(name) or (name in roles and name not in excluded)
     ]
-    if policy.chooses_columns and not any(name not in roles for name in names):
-        option = "columns" if policy.columns else "exclude"
-        which = "no column" if policy.columns else "all columns"
+    if handling.chooses_columns and not any(name not in roles for name in names):
+        option = "columns" if handling.columns else "exclude"
+        which = "no column" if handling.columns else "all columns"
         raise ConfigError(f"The option '{option}' names {which} of the tables: name others.")
     return names
 
 
-def _unused(method: Method, reports: Mapping[str, TableReport]) -> dict[str, str]:
+def _unused(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that are not used although their gaps have cost rows, and why."""
     if not columns_asked(method, reports):
         return {}
     return {
         name: why
         for name, why in method.agree(reports).dropped.items()
-        if method.policy.text_columns != "drop"
+        if method.handling.text_columns != "drop"
         or any(column.is_number for column in columns_of(reports)[name].values())
     }
 
 
-def columns_asked(method: Method, reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
+def columns_asked(method: CausalMethod, reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return the values on columns that a schema question has, given the parties' reports."""
-    if method.options.private or not method._schema_options.chooses_columns(method.policy):
+    if method.options.private or not method._schema_options.chooses_columns(method.handling):
         return {}
     return {"columns": [*columns_of(reports)]}
 
 
 def _present(
-    method: Method, grid: Grid, settle: float, **further: records.Value
+    method: CausalMethod, grid: Grid, settle: float, **further: records.Value
 ) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
     """Wait for enough nodes, and ask them for their schema, see :func:`ask_schema`.
 
@@ -358,7 +359,7 @@ def _present(
 
 
 def agreed(
-    method: Method,
+    method: CausalMethod,
     parties: Sequence[Party],
     reports: Mapping[str, TableReport],
     total: Totals | None = None,
@@ -367,7 +368,7 @@ def agreed(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     parties : sequence of Party
         In their order.
     reports : mapping of str to TableReport
@@ -406,20 +407,21 @@ def agreed(
         for warning in agreement.warnings:
             log(WARNING, warning)
     sums = any(report.has_sums for report in (*own.values(), *([total.all] if total else [])))
+    keys = method.options.secure_aggregation or method._columns_differ
     setup = Setup(
         names=agreement.names,
         num_rows=agreement.n,
         num_clients=len(parties),
         mean=agreement.mean if sums else np.zeros(0),
         variance=agreement.variance if sums else np.zeros(0),
-        policy=method.policy,
+        handling=method.handling,
         precision=method.options.precision,
         small=SmallCounts(method.options.minimum_count, method.options.small_counts),
         options=method._agreed_options(agreement),
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,
-        **agreed_keys(method, parties),
+        **(agreed_keys(method, parties) if keys else {}),
         **_terms(method),
     )
     rows = agreement.rows
@@ -429,7 +431,7 @@ def agreed(
 
 
 def ask_schema(
-    method: Method,
+    method: CausalMethod,
     grid: Grid,
     node_ids: Sequence[int],
     timeout: float,
@@ -439,7 +441,7 @@ def ask_schema(
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     grid : Grid
     node_ids : sequence of int
     timeout : float
@@ -457,8 +459,8 @@ def ask_schema(
     num_bytes : int
         Sent and received.
     """
-    policy = method.policy
-    rules = {f"policy-{name}": value for name, value in to_plain(policy).items()}
+    handling = method.handling
+    rules = {f"policy-{name}": value for name, value in to_plain(handling).items()}
     options = {f"option-{name}": value for name, value in to_plain(method._schema_options).items()}
     secure = {"secure-aggregation": 1} if method.options.secure_aggregation else {}
     if method.options.joins_columns:
@@ -494,7 +496,7 @@ def ask_schema(
             size += records.reply_bytes(reply)
             try:
                 answers[node_id] = _answer(
-                    method, policy, reply, names_only="names-only" in further
+                    method, handling, reply, names_only="names-only" in further
                 )
             except door.RefusedError as error:
                 failed[node_id] = printable(str(error))
@@ -504,16 +506,18 @@ def ask_schema(
     return list(answers.values()), {node_id: failed[node_id] for node_id in waiting}, size
 
 
-def _terms(method: Method) -> dict[str, Any]:
+def _terms(method: CausalMethod) -> dict[str, Any]:
     """Return the terms of the run, which the parties' policies judge, and their signature."""
     # A path of the server says nothing to a party, and the digest everything.
-    dictionary = {"dictionary": dictionary_digest(method.policy.dictionary) or None}
+    entries = method._entries
+    dictionary = {"dictionary": None if entries is None else entries.digest}
     terms = RunTerms.of(method.method, method.options.asked() | dictionary).to_text()
-    return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
+    key = method.options.signing_key
+    return {"terms": terms, "signature": signed(terms, own_run(), key) if key else ""}
 
 
 def _answer(
-    method: Method, policy: Policy, reply: Message, *, names_only: bool
+    method: CausalMethod, handling: Handling, reply: Message, *, names_only: bool
 ) -> tuple[Party, dict[str, Any]]:
     """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
@@ -541,7 +545,7 @@ def _answer(
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
-            door.reported(values, method.contract.parts(policy), policy.max_states)
+            door.reported(values, method.contract.parts(handling), handling.max_states)
             report = TableReport.from_dict(values)
             withheld = (
                 names_only or method.options.secure_aggregation or method.options.withholds_totals
@@ -563,7 +567,7 @@ def _answer(
     return Party(node_id, party, partition, public_key=key, signature=signature), values
 
 
-def _check_clips(method: Method, reply: Message, party: str) -> None:
+def _check_clips(method: CausalMethod, reply: Message, party: str) -> None:
     """Refuse a party whose mod does not clip what Flower's client-side wrapper takes as clipped.
 
     Raises
@@ -610,7 +614,7 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
 
 
 def _with_unique_names(
-    method: Method, answers: list[tuple[Party, dict[str, Any]]]
+    method: CausalMethod, answers: list[tuple[Party, dict[str, Any]]]
 ) -> tuple[list[tuple[Party, dict[str, Any]]], tuple[str, ...]]:
     """Add the node id to names that several nodes have, and return a warning of each such name.
 
@@ -650,7 +654,7 @@ def _with_unique_names(
         )
         if not withheld and len(set(reports)) < len(reports):
             raise FederationError(f"{text} with the same table; {remedy}")
-        told_apart = method.options.expected_parties or method.policy.party_column
+        told_apart = method.options.expected_parties or method.handling.party_column
         if withheld or told_apart or any(one.signature for one in own):
             raise FederationError(f"{text}; {remedy}")
     unique = [
@@ -729,7 +733,7 @@ def _check_parts(reports: Mapping[str, TableReport]) -> None:
 
 
 def check_errors(
-    answers: Sequence[tuple[Party, dict[str, Any]]], method: Method | None = None
+    answers: Sequence[tuple[Party, dict[str, Any]]], method: CausalMethod | None = None
 ) -> None:
     """Check that all parties can use their tables; a DataError names those that cannot.
 

@@ -18,7 +18,7 @@ from flwr_causal.errors import DeadlineError, FederationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 #: After so many seconds the log says how far a step is, then each time that this has doubled, and
 #: at least after so many more.
@@ -40,7 +40,7 @@ def watching(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def server_work(method: Method, step: str) -> Iterator[None]:
+def server_work(method: CausalMethod, step: str) -> Iterator[None]:
     """Run the block as a step of the server, for at most ``server_timeout`` seconds, an option.
 
     Of long work the log says what is done, of how much and since when.
@@ -48,7 +48,7 @@ def server_work(method: Method, step: str) -> Iterator[None]:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     step : str
         What the server does, for the message.
 

@@ -25,7 +25,7 @@ from flwr_causal.runtime import loop
 from flwr_causal.runtime.federation import Arrival, Collected, setup_bytes
 from flwr_causal.runtime.loop import Session, checked_initial
 from flwr_causal.runtime.outcome import Outcome, numbers_of, weights_of
-from flwr_causal.runtime.wrappers import check_composes, check_wrapped
+from flwr_causal.runtime.wrappers import check_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Party
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
+    from flwr_causal.runtime.round import Round
 
 #: How a message names the strategy around the method, which the method does not know.
 WRAPPER = "The strategy around it"
@@ -49,7 +49,7 @@ class Stepwise:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     config : ConfigRecord
         Of the first round; a client-side wrapper has put its norm there.
     grid : Grid
@@ -58,16 +58,14 @@ class Stepwise:
     """
 
     def __init__(
-        self, method: Method, config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
+        self, method: CausalMethod, config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
     ) -> None:
         self.method, self.outcome = method, Outcome(as_run=method._as_run)
         self.session = Session(method, method, grid, self.outcome, {}, WRAPPER)
-        #: What is asked at present, of whom, and what came back.
-        self.asked: Ask
-        self.number = 0
+        #: The exchange at present, what each node is sent in it, and what came back.
+        self.round: Round
         self.arrays = ArrayRecord()
         self.sent: dict[int, RecordDict] = {}
-        self.parties: list[Party] = []
         self.contents: list[RecordDict] | None = None
         self.metrics = MetricRecord({})
         self.failed_rounds = 0
@@ -78,7 +76,7 @@ class Stepwise:
                 method._clipping_norm = float(norm)
             check_wrapped(method, WRAPPER)
             initial = records.unpack_arrays(initial_arrays)
-            method._initial = checked_initial(method, initial)
+            method._initial = checked_initial(method, initial) if initial else {}
             self.session.begin(loop.SETTLE_SECONDS, None)
         self.federation = self.session.federation
         log(
@@ -111,25 +109,23 @@ class Stepwise:
                 self._ask(dict(config))
         self.contents, self.started = None, time.perf_counter()
         _fill(arrays, self.arrays)
-        timeout, number = self.method.options.round_timeout, self.number
+        timeout, number = self.method.options.round_timeout, self.round.number
         # Each message holds the agreement: replies of nodes that lost it cannot be told here.
         return [
-            self.federation.message(node_id, content, self.asked.exchange, number, timeout)
+            self.federation.message(node_id, content, self.round.exchange, number, timeout)
             for node_id, content in self.sent.items()
         ]
 
     def _ask(self, config: dict[str, Any]) -> None:
-        method = self.method
-        asked = self.asked = self.session.request()
-        exchange, number = asked.exchange, self.outcome.rounds + 1
-        common, _ = records.split(asked.values)
-        check_composes(method, WRAPPER, exchange, list(common))
-        self.number = number
-        self.arrays = records.pack_arrays(common, method.options.precision, exchange.exact)
-        messages = method._messages(asked, number, self.arrays, config)
+        self.round = self.session.next_round()
+        self.arrays = self.round.arrays
+        messages = self.round.messages(self.arrays, config)
         self.sent = {one.metadata.dst_node_id: one.content for one in messages}
-        own = {party.node_id: party for party in self.federation.parties}
-        self.parties = [own[node_id] for node_id in self.sent]
+
+    @property
+    def parties(self) -> list[Party]:
+        """The parties that are asked."""
+        return [one for one in self.federation.parties if one.node_id in self.sent]
 
     def averaged(self, contents: list[RecordDict]) -> MetricRecord:
         """Take the replies that FedAvg has averaged; return the record of the round's metrics.
@@ -164,8 +160,8 @@ class Stepwise:
         self.failed_rounds += 1
         answered = 0 if self.contents is None else len(self.contents)
         reason = (
-            f"Exchange {self.number}: the mean of {len(self.parties)} parties is not there, but of "
-            f"{answered}; Flower's log has the errors"
+            f"Exchange {self.round.number}: the mean of {len(self.parties)} parties is not there, "
+            f"but of {answered}; Flower's log has the errors"
         )
         if self.failed_rounds == ATTEMPTS:
             raise FederationError(
@@ -176,7 +172,7 @@ class Stepwise:
 
     def _close(self, contents: list[RecordDict], means: Arrays) -> None:
         self.failed_rounds = 0
-        exchange, parties = self.asked.exchange, self.parties
+        parties = self.parties
         self._check_replies(contents)
         sent = {party.name: records.num_bytes(self.sent[party.node_id]) for party in parties}
         setup = {party.name: setup_bytes(self.sent[party.node_id]) for party in parties}
@@ -190,13 +186,13 @@ class Stepwise:
             setup_bytes=sum(setup.values()),
             replies=[Arrival(party, {}) for party in parties],
         )
-        info = self.session.close(self.asked, Replies(tuple(sent), means))
-        record = self.session.recorded(exchange, info, collected, self.started)
+        info = self.session.close(self.round, Replies(tuple(sent), means))
+        record = self.session.recorded(self.round.exchange, info, collected, self.started)
         self.metrics.update(MetricRecord(numbers_of(record)))
 
     def _check_replies(self, contents: list[RecordDict]) -> None:
         """Refuse undeclared parts of replies; the error cannot name the party."""
-        exchange, federation = self.asked.exchange, self.federation
+        exchange, number, federation = self.round.exchange, self.round.number, self.federation
         by_rows = exchange.weight == "rows"
         expected = sorted(party.num_rows if by_rows else 1 for party in self.parties)
         agreed = federation.contract.sizes(federation.setup, 0)
@@ -207,16 +203,16 @@ class Stepwise:
         given = [float(content[records.METRICS][records.WEIGHT]) for content in contents]  # type: ignore[arg-type]
         for content, weight in zip(contents, given, strict=True):
             try:
-                arrays = door.accepted(exchange, content, sizes, weight=weight, number=self.number)
+                arrays = door.accepted(exchange, content, sizes, weight=weight, number=number)
                 door.check_clipped(sent, arrays)
             except door.RefusedError as error:
                 raise FederationError(
-                    f"Exchange {self.number}: a reply was refused: {error}. Start again without "
+                    f"Exchange {number}: a reply was refused: {error}. Start again without "
                     f"this node, or {INSTEAD}, which names it and goes on without it."
                 ) from None
         if sorted(given) != expected:
             raise FederationError(
-                f"Exchange {self.number}: the weights of the replies are {sorted(given)}, those of "
+                f"Exchange {number}: the weights of the replies are {sorted(given)}, those of "
                 f"the schema exchange {expected}; a table may have changed since. Start again."
             )
 

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.runtime.algorithm import Training as Steps
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.algorithm import Step, Steps
+    from flwr_causal.runtime.method import CausalMethod
 
 #: A party's rows for each replicate, below which a warning is given: so many sums over few rows may
 #: be solved for the rows.
@@ -68,7 +67,7 @@ class Training:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
         Its options ``replicates`` and ``leave_one_out`` say which generators there are.
     agreement : Agreement
         The columns that all parties use, and what is known of them.
@@ -89,7 +88,7 @@ class Training:
         something else than it may.
     """
 
-    method: Method
+    method: CausalMethod
     agreement: Agreement
     alone: bool = False
 

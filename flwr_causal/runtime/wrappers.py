@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
 
 #: The wrappers that leave the clipping to a mod of the parties, and the mod.
 CLIENT_SIDE = {
@@ -26,7 +26,7 @@ CLIENT_SIDE = {
 }
 
 
-def check_wrapper(method: Method, strategy: Strategy) -> None:
+def check_wrapper(method: CausalMethod, strategy: Strategy) -> None:
     """Refuse a wrapper around another method, or around exchanges that it cannot protect.
 
     Of a client-side wrapper the method keeps the norm, which the schema exchange then checks.
@@ -55,12 +55,12 @@ def check_wrapper(method: Method, strategy: Strategy) -> None:
     check_wrapped(method, type(strategy).__name__)
 
 
-def check_wrapped(method: Method, wrapper: str) -> None:
+def check_wrapped(method: CausalMethod, wrapper: str) -> None:
     """Refuse a method whose options do not fit a wrapper.
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     wrapper : str
         Its name, for the message.
 
@@ -96,19 +96,21 @@ def check_wrapped(method: Method, wrapper: str) -> None:
         check_composes(method, wrapper, exchange, sent)
 
 
-def _expect_clipping(method: Method, wrapper: object) -> None:
+def _expect_clipping(method: CausalMethod, wrapper: object) -> None:
     """Let the schema exchange check that the parties clip, where the wrapper leaves it to them."""
     for kind, mod in CLIENT_SIDE.items():
         if isinstance(wrapper, kind):
             method._clipping_norm, method._clipping_mod = float(wrapper.clipping_norm), mod
 
 
-def check_composes(method: Method, wrapper: str, exchange: Exchange, names: Sequence[str]) -> None:
+def check_composes(
+    method: CausalMethod, wrapper: str, exchange: Exchange, names: Sequence[str]
+) -> None:
     """Refuse a privacy wrapper around an exchange to which it cannot add its noise.
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     wrapper : str
         Its name, for the message.
     exchange : Exchange

@@ -22,7 +22,7 @@ from flwr.app import ConfigRecord
 from flwr.supercore import log
 
 from flwr_causal.core.words import some
-from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
+from flwr_causal.errors import AskedOtherwiseError, DataError, FederationError
 from flwr_causal.party.cache import cached
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
 
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.secure.keys import PairKey
@@ -86,21 +86,6 @@ _LAST = ("token", "keys", "least", "number")
 _OTHER_TABLE = "The plan, or the order of rows, is not that of the masked table."
 _OTHER_PARTIES = "The unmasking is not that of the parties that have agreed."
 _NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
-
-
-def check_demand(node: NodeConfig, *, met: bool) -> None:
-    """Check that a run has secure sums where the node's configuration asks for them.
-
-    Raises
-    ------
-    ConfigError
-        If it has none; nothing of the party's table leaves it.
-    """
-    if node.secure_aggregation and not met:
-        raise ConfigError(
-            "Its node config has secure-aggregation=true, and this run adds nothing up securely: "
-            "set the option 'secure_aggregation', or take the key out of the node config."
-        )
 
 
 def offer_key(state: RecordDict, *, running: bool) -> str:
@@ -170,7 +155,7 @@ def check_rows(context: Context, names: Collection[str], rows: int) -> None:
     )
 
 
-def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
+def withheld(report: TableReport, handling: Handling, party: str) -> TableReport:
     """Return a report without its numbers, which the party has checked itself.
 
     What it finds implausible it logs.
@@ -184,11 +169,11 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
     from flwr_causal.data.check.checks import check_own
     from flwr_causal.doubts.tables import own_doubts
 
-    check_own(party, report, policy)
+    check_own(party, report, handling)
     for doubt in own_doubts(party, report):
         log(WARNING, "%s", doubt)
     # The rows of infinite values are left out then.
-    return report.without_numbers(infinite=policy.missing_values != "drop")
+    return report.without_numbers(infinite=handling.missing_values != "drop")
 
 
 def masked(
@@ -682,7 +667,7 @@ def answered(record: dict[str, Any], sums: Sums, number: int, vector: bytes) -> 
 
 
 def accept(context: Context, setup: Setup) -> None:
-    """Note the agreement under which the party is asked, if it has a key for secure sums.
+    """Note the agreement under which a party with a key for secure sums is asked.
 
     Also one without keys: after it the party is in no earlier agreement any more.
 
@@ -691,9 +676,8 @@ def accept(context: Context, setup: Setup) -> None:
     AskedOtherwiseError
         If the party knows another agreement of this name, or has left this one for a later one.
     """
-    if SECURE in context.state:
-        noted = _under(_record(context.state), setup.exchange, setup.digest)
-        context.state[SECURE] = ConfigRecord(noted)
+    noted = _under(_record(context.state), setup.exchange, setup.digest)
+    context.state[SECURE] = ConfigRecord(noted)
 
 
 def _under(record: dict[str, Any], token: str, agreement: str) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.replies import Replies, Summed
-from flwr_causal.runtime.combining import combined_groups
 from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
+from flwr_causal.runtime.round import combined_groups
 from flwr_causal.secure import totals
 from flwr_causal.secure.groups import dealt
 from flwr_causal.secure.keys import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
     from flwr_causal.runtime.federation import Federation, Find
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.runtime.method import CausalMethod
     from flwr_causal.secure.neighbours import Circle
     from flwr_causal.secure.words import Size
 
@@ -81,16 +81,14 @@ _NOT_UNMASKED = (
 )
 
 
-def with_groups(method: Method, parties: Sequence[Party]) -> list[Party]:
-    """Return the parties with their groups, where there are any.
+def with_groups(method: CausalMethod, parties: Sequence[Party]) -> list[Party]:
+    """Return the parties with their groups.
 
     Raises
     ------
     ConfigError
         If there are too few parties.
     """
-    if method.options.groups == 1:
-        return list(parties)
     least = max(method.options.min_parties, LEAST_PARTIES)
     names = [party.name for party in parties]
     groups = dealt(
@@ -99,7 +97,7 @@ def with_groups(method: Method, parties: Sequence[Party]) -> list[Party]:
     return [replace(party, group=groups[party.name]) for party in parties]
 
 
-def check_parties(method: Method, parties: Sequence[Party]) -> None:
+def check_parties(method: CausalMethod, parties: Sequence[Party]) -> None:
     """Check that the parties of a run can add up securely.
 
     Raises
@@ -133,16 +131,14 @@ def check_parties(method: Method, parties: Sequence[Party]) -> None:
         )
 
 
-def agreed_keys(method: Method, parties: Sequence[Party]) -> dict[str, Any]:
-    """Return the parties' keys, where sums are secure sums or columns differ; else nothing.
+def agreed_keys(method: CausalMethod, parties: Sequence[Party]) -> dict[str, Any]:
+    """Return the parties' keys, for secure sums and for products of different columns.
 
     Raises
     ------
     FederationError
         If two parties have sent the same key.
     """
-    if not (method.options.secure_aggregation or method._columns_differ):
-        return {}
     times = Counter(party.public_key for party in parties)
     same = [party.name for party in parties if party.public_key and times[party.public_key] > 1]
     if same:
@@ -164,7 +160,7 @@ def agreed_keys(method: Method, parties: Sequence[Party]) -> dict[str, Any]:
     return agreed
 
 
-def _key_of(method: Method, party: Party) -> str:
+def _key_of(method: CausalMethod, party: Party) -> str:
     """Return the party's public key; of one that is absent from a resumed run any that is valid.
 
     Where columns differ the others then answer, and the run ends as where it is lost after the
@@ -203,12 +199,14 @@ def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]
             )
 
 
-def ask_totals(method: Method, grid: Grid, federation: Federation) -> tuple[Totals, Collected]:
+def ask_totals(
+    method: CausalMethod, grid: Grid, federation: Federation
+) -> tuple[Totals, Collected]:
     """Run the exchange of totals.
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     grid : Grid
     federation : Federation
         Its setup has the agreed columns and the parties' keys, but neither means nor variances.
@@ -669,7 +667,7 @@ class SecureSum:
 
     Parameters
     ----------
-    method : Method
+    method : CausalMethod
     federation : Federation
     exchange : Exchange
     server_round : int
@@ -680,7 +678,7 @@ class SecureSum:
         As of :func:`ask_sum`.
     """
 
-    method: Method
+    method: CausalMethod
     federation: Federation
     exchange: Exchange
     server_round: int
@@ -690,7 +688,7 @@ class SecureSum:
     @classmethod
     def of(
         cls,
-        method: Method,
+        method: CausalMethod,
         exchange: Exchange,
         messages: Sequence[Message],
         server_round: int,

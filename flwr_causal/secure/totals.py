@@ -35,8 +35,8 @@ TOTALS = Exchange(
         ),
     ),
     weight="one",
-    when="after the schema exchange",
-    only=POOLED,
+    timing="after the schema exchange",
+    when=POOLED,
 )
 #: The number of this exchange; those of a method's own begin with 1.
 TOTALS_NUMBER = 0

@@ -65,8 +65,8 @@ CONFIRMATION = Exchange(
         ),
     ),
     weight="one",
-    when="after each secure sum from which a party is missing",
-    only=POOLED,
+    timing="after each secure sum from which a party is missing",
+    when=POOLED,
 )
 
 UNMASKING = Exchange(
@@ -100,8 +100,8 @@ UNMASKING = Exchange(
         ),
     ),
     weight="one",
-    when="after each secure sum from which a party may be missing",
-    only=POOLED,
+    timing="after each secure sum from which a party may be missing",
+    when=POOLED,
 )
 
 #: What every method's parties and server say to each other with secure sums.

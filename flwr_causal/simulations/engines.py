@@ -440,7 +440,7 @@ def _strategy(
 
 def _reading(strategy: CausalStrategy, own_map: Path | None) -> Reading:
     """Return how a simulated party reads its table."""
-    return reading_at(strategy.policy, strategy.options, own_map, ColumnRules())
+    return reading_at(strategy.handling, strategy.options, own_map, ColumnRules())
 
 
 def _named_truth(
@@ -462,7 +462,7 @@ def _named_truth(
     if isinstance(truth, CausalGraph):
         lacking = [name for name in names if name not in truth.names]
         # With an option "drop" the run may leave out the columns that the truth lacks.
-        if lacking and "drop" not in to_plain(strategy.policy).values():
+        if lacking and "drop" not in to_plain(strategy.handling).values():
             raise DataError(
                 f"truth has no variable {lacking[0]!r}, which is a column of party 0: give a graph "
                 "with the parties' columns for variables, or leave truth out"

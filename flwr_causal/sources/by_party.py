@@ -42,7 +42,7 @@ PARTS = Exchange(
             bound=largest_sums,
         ),
     ),
-    when="in place of 'sums'",
+    timing="in place of 'sums'",
     most=1,
     single_means=True,
     same_parties=True,

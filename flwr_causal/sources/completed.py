@@ -163,7 +163,7 @@ EXPECTED = Exchange(
             "mean",
         ),
     ),
-    when="3 to 15 times",
+    timing="3 to 15 times",
     most=MOST_STEPS,
     same_parties=True,
 )

@@ -55,7 +55,7 @@ RANKS = Exchange(
             cumulative=True,
         ),
     ),
-    when="before the sums",
+    timing="before the sums",
     most=1,
     same_parties=True,
     contradiction=other_counts,

@@ -91,7 +91,7 @@ def other_domain(sent: Mapping[str, Any], setup: Setup) -> str:
     joint, agreed = joint_domain(setup, sent), setup.options.domain
     if joint.names != agreed.names:
         return "has other variables than the agreed ones"
-    most = setup.policy.discretize - 1
+    most = setup.handling.discretize - 1
     for one in joint.variables:
         if one.edges is not None and len(one.edges) > most:
             return f"has {len(one.edges)} cut points of '{one.name}', more than {most}"
@@ -178,7 +178,7 @@ def _local_exchange(weights: str, *, central: bool) -> Exchange:
         returns=(*_LOCAL.returns, *(one for one in further if one)),
         most=1,
         remembered=not central,
-        only=ONE_PASS
+        when=ONE_PASS
         & When(weights=("auto", weights))
         & When(queries="central" if central else "federated"),
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
 
 
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
@@ -312,7 +312,7 @@ def consensus_of_parties(
     next_problem: Callable[[admm.ServerProblem, admm.State], admm.ServerProblem],
     *,
     with_own: bool,
-) -> Training:
+) -> Steps:
     """Solve for W by rounds of ADMM; refit and search on products of one more exchange.
 
     Parameters

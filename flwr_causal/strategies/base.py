@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
@@ -17,30 +16,18 @@ from flwr_causal.core.arguments import shown
 from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require
 from flwr_causal.core.parts import check_parts
-from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps, with_total
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import doubts_of
-from flwr_causal.doubts.tables import (
-    doubts,
-    doubts_of_groups,
-    doubts_of_total,
-    naming_columns,
-)
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.asked import OUTCOME, TREATMENT
 from flwr_causal.reports.described import described
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
-from flwr_causal.runtime.method import Method
+from flwr_causal.runtime.method import UNSTATED, CausalMethod
 from flwr_causal.runtime.options import (
     Baselines,
     CausalOptions,
-    CountedRows,
-    FewRows,
-    sends_counts,
 )
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
@@ -62,23 +49,16 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.parts import Part
-    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.read.reading import Reading
-    from flwr_causal.doubts.tables import Expected
-    from flwr_causal.errors import DataError
-    from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.outcome import Outcome
-
-#: The most exchanges of a method that states no number of them.
-UNSTATED = 1000
 
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
 
 
-class CausalStrategy(FedAvg, Method):
+class CausalStrategy(FedAvg, CausalMethod):
     """Base of all methods.
 
     A subclass sets ``contract``, and ``options_type`` to a frozen dataclass of its options; it
@@ -113,13 +93,6 @@ class CausalStrategy(FedAvg, Method):
     (True, 'moments', 'class')
     """
 
-    options_type: ClassVar[type[CausalOptions]] = CausalOptions
-    options: CausalOptions
-    #: The dictionary of the parties' columns that the option ``dictionary`` names.
-    _entries: Dictionary | None = None
-
-    _federation: Federation | None = None
-    _grid: Grid | None = None
     _stepwise: Stepwise | None = None
 
     def __new__(cls, *positional: Any, **options: Any) -> Self:
@@ -242,22 +215,6 @@ class CausalStrategy(FedAvg, Method):
             )
 
     @property
-    def _parts(self) -> tuple[type[Part], ...]:
-        """The parts that the options and what leaves a party choose; subclasses add to it."""
-        chosen = self.options.parts
-        if sends_counts(self):
-            return (*chosen, CountedRows)
-        return (*chosen, FewRows) if self.options.joins_columns else chosen
-
-    @property
-    def exchanges_beyond(self) -> int:
-        """How many exchanges the training may need beyond ``max_rounds``.
-
-        A class that leaves ``max_rounds`` at 1 does not say how many exchanges it needs.
-        """
-        return UNSTATED if self.options.max_rounds == self.options_type.max_rounds == 1 else 0
-
-    @property
     def _exchanges_at_most(self) -> int | None:
         """How many exchanges the training has at most; None if the method does not say."""
         beyond = self.exchanges_beyond
@@ -269,56 +226,9 @@ class CausalStrategy(FedAvg, Method):
         return DataKind.LINEAR
 
     @property
-    def policy(self) -> Policy:
-        """How problems of the data are handled."""
-        known = {one.name for one in fields(Policy)}
-        own = {name: value for name, value in self.options.asked().items() if name in known}
-        own["dictionary"] = "" if self._entries is None else self._entries.text
-        return self.contract.completed(self.options, Policy(**own))
-
-    @property
     def _reading(self) -> Reading:
         """How the parties' tables are read."""
-        return self.policy.reading.for_options(self.options)
-
-    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Turn the parties' reports into the columns that all use, or raise what is wrong.
-
-        Parameters
-        ----------
-        reports : mapping of str to TableReport
-            By the parties' names, in their order.
-
-        Raises
-        ------
-        ConfigError
-            If options do not fit the parties.
-        DataError
-            Naming each party, column and remedy.
-        """
-        self.options.check_parties(reports)
-        agreement = agree(
-            reports, self.policy, self._accepts, self._left_open, leaves_out=self._leaves_out
-        )
-        if "exclude" in self._left_open:
-            leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
-        found = doubts(reports, agreement, self._expected, self.policy)
-        agreement = replace(agreement, warnings=(*agreement.warnings, *found))
-        return self.options.agreed(agreement, reports, self._parts)
-
-    @property
-    def _leaves_out(self) -> bool:
-        """Whether a column that cannot be used is left out, in place of an error."""
-        return False
-
-    def _mended(self, incomplete: Iterable[str]) -> DataError:
-        """Return the error of parties that find missing values, with the assumptions."""
-        return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
-
-    @property
-    def _left_open(self) -> frozenset[str]:
-        """The options that the reports decide; a private release is drawn with the first ones."""
-        return frozenset() if self.options.private else self.options.left_open
+        return self.handling.reading.for_options(self.options)
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""
@@ -327,33 +237,6 @@ class CausalStrategy(FedAvg, Method):
         except ConfigError:
             return False
         return True
-
-    def _complete(
-        self,
-        agreement: Agreement,
-        total: TableReport,
-        groups: Mapping[str, TableReport] | None = None,
-    ) -> Agreement:
-        """Return the agreement with the numbers of all rows, and what is implausible about them.
-
-        Raises
-        ------
-        DataError
-            As :meth:`agree`.
-        """
-        self.options.check_total(agreement, total)
-        agreement = with_total(agreement, total, self.policy, self._accepts, self._left_open)
-        if groups:
-            rows = {name: report.rows for name, report in groups.items()}
-            agreement = replace(agreement, rows=rows, total=None)
-        found = doubts_of_total(replace(agreement, total=agreement.n), total, self._expected)
-        found += doubts_of_groups(groups or {}, agreement.names, self._expected)
-        return replace(agreement, warnings=(*agreement.warnings, *found))
-
-    @property
-    def _expected(self) -> Expected:
-        """What the method takes for granted of the parties' tables; else it warns."""
-        return self.options.expected
 
     def _initial_weights(self, agreement: Agreement, lags: int = 0) -> FloatArray | None:
         """Return the weights that the run was given to start from, stacked, (d (1 + p), d).
@@ -387,16 +270,6 @@ class CausalStrategy(FedAvg, Method):
                 )
         lagged = self._initial.get("lagged", np.zeros(shapes["lagged"]))
         return np.concatenate([self._initial["weights"], *lagged])
-
-    def _annotated(self, graph: CausalGraph, agreement: Agreement) -> CausalGraph:
-        """Return the graph with the background knowledge about its edges."""
-        options = self.options
-        graph = graph.with_knowledge(options.known) if options.known else graph
-        return options.annotated(graph, agreement)
-
-    def _warnings(self, graph: CausalGraph | None) -> list[str]:
-        """Return what the user should know of a graph beside what the training says."""
-        return [*doubts_of(final=graph)]
 
     def _as_run(self, outcome: Outcome) -> Run:
         """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
@@ -441,7 +314,7 @@ class CausalStrategy(FedAvg, Method):
 
         if self.options.private or self.data is DataKind.SERIES:
             return None
-        found = self.options.baselines(tables, names, self.policy)
+        found = self.options.baselines(tables, names, self.handling)
         if found is not None:
             return found
         pooled = pd.concat(tables, ignore_index=True)
@@ -495,9 +368,7 @@ class CausalStrategy(FedAvg, Method):
         ``arrays`` is filled with the sent arrays.
         """
         if self._federation is not None and self._stepwise is None:  # in loop.run
-            if self._asked is None:
-                return []
-            return self._messages(self._asked, server_round, arrays, dict(config))
+            return [] if self._round is None else self._round.messages(arrays, dict(config))
         if server_round == 1:
             if self._stepwise is not None:
                 self._stepwise.end()

@@ -12,7 +12,7 @@ from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import require
 from flwr_causal.core.parts import Part, all_but, option, unmet
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.options import CausalOptions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
 
 
@@ -132,10 +132,10 @@ class JoiningStrategy(CausalStrategy):
         return JoinedColumns
 
     @property
-    def policy(self) -> Policy:
+    def handling(self) -> Handling:
         """How problems of the data are handled; columns that only some parties have are kept."""
-        policy = super().policy
-        return replace(policy, unshared_columns="keep") if self._columns_differ else policy
+        handling = super().handling
+        return replace(handling, unshared_columns="keep") if self._columns_differ else handling
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; where rows have ids, on the union of the parties' columns.

@@ -17,7 +17,7 @@ from flwr_causal.core.description.differences import (
 from flwr_causal.core.description.gaps import likely_patterns
 from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, place_edges, quantile
 from flwr_causal.core.options import bounded
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.describe import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.options import takes
@@ -163,10 +163,10 @@ class Describe(CausalStrategy):
     @property
     def _leaves_out(self) -> bool:
         """Whether no option asks for an error: a first look names what is to be mended."""
-        policy = self.policy
+        handling = self.handling
         rules = (
-            *(policy.missing_values, policy.constant_columns, policy.text_columns),
-            *(policy.unshared_columns, policy.duplicate_columns),
+            *(handling.missing_values, handling.constant_columns, handling.text_columns),
+            *(handling.unshared_columns, handling.duplicate_columns),
         )
         return "fail" not in rules
 
@@ -181,7 +181,7 @@ class Describe(CausalStrategy):
         """Return None: there is nothing to compare with."""
         return None
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Count rows on coarse grids, then on grids of equal steps.
 
         Yields

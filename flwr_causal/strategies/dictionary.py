@@ -9,7 +9,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import option_types
 from flwr_causal.core.parts import unowned
 from flwr_causal.core.privacy.scales import ESTIMATED, as_text, of_places
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.dictionary.entries import ROLE_OPTIONS, STATED
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
@@ -56,7 +56,7 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
                 f"to the column {name!r}: leave the option out, or change the dictionary."
             )
         changes[option] = name
-    chosen = Policy(columns=options.columns, exclude=options.exclude)
+    chosen = Handling(columns=options.columns, exclude=options.exclude)
     names = [one.name for one in dictionary.used if chosen.chooses(one.name)]
     tiers = dictionary.tiers(names)
     if len(tiers) > 1 and hasattr(options, "knowledge"):

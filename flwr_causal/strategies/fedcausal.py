@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.strategies.fedcausal_evidence import Searched
     from flwr_causal.strategies.fedcausal_paper import FittedModel, Standing
     from flwr_causal.strategies.options import takes
@@ -86,7 +86,7 @@ class FedCausal(CausalStrategy):
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.NONLINEAR
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Fit the model; search on the parties' evidence from its graph, if this is asked for.
 
         Yields

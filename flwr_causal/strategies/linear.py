@@ -29,8 +29,8 @@ from flwr_causal.data.series.levels import OWN_LEVELS, require_varying
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, doubts_of
 from flwr_causal.doubts.tables import RANKS, SAME_UNITS, Expected, doubts_by, reported_relations
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import Baselines, CausalOptions
+from flwr_causal.runtime.round import LEAST_FOR_MEDIAN
 from flwr_causal.strategies.levels import (
     draw_parties,
     take_levels_out,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
 
 
@@ -421,14 +421,14 @@ class LinearOptions(CausalOptions):
         )
 
     def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], handling: Handling
     ) -> Baselines | None:
         """Return the graphs of a search over orders, which takes less than a method may take.
 
         None where rows have gaps or text, which the method itself may take.
         """
         try:
-            rows = [prepare(table, names, policy) for table in tables]
+            rows = [prepare(table, names, handling) for table in tables]
         except DataError:
             return None
         if self.standardize:

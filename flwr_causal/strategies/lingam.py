@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.linear.determined import Relations
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.options import takes
 
@@ -80,7 +80,7 @@ class LingamOptions(RowsOrSeriesOptions):
         return replace(super().expected, raw_units=False)
 
     def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], handling: Handling
     ) -> Baselines | None:
         """Return None: the method itself is compared."""
         return None
@@ -133,7 +133,7 @@ class Lingam(CausalStrategy):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Search for the causal order of highest likelihood.
 
         Yields

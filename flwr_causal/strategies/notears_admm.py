@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.strategies.options import takes
 
 
@@ -164,7 +164,7 @@ class NotearsADMM(CausalStrategy):
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Solve for W by rounds of ADMM, or for the parameters of perceptrons.
 
         Yields
@@ -194,7 +194,7 @@ class NotearsADMM(CausalStrategy):
         privacy = options.guarantee(agreement.names, sharing=1, effective_rows=agreement.n)
         return replace(result, model=model, privacy=privacy)
 
-    @step(consensus.ROUND.only)
+    @step(consensus.ROUND.when)
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 
@@ -207,7 +207,7 @@ class NotearsADMM(CausalStrategy):
         """
         return problem
 
-    def _perceptrons(self, agreement: Agreement) -> Training:
+    def _perceptrons(self, agreement: Agreement) -> Steps:
         """Solve for the parameters of perceptrons (section 5.2); then measure the edges."""
         options, masks = self.options, self.options.masks(agreement)
         problem = perceptrons.ServerProblem(

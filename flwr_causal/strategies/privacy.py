@@ -68,7 +68,7 @@ class PrivateOptions(PrivateRelease, LinearOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         # A text, which messages can hold.
-        object.__setattr__(self, "scales", as_text(self.stated_scales))
+        object.__setattr__(self, "scales", as_text(self.stated_scales) if self.scales else None)
 
     @property
     def private(self) -> bool:
@@ -93,7 +93,7 @@ class PrivateOptions(PrivateRelease, LinearOptions):
     @property
     def stated_scales(self) -> Scales:
         """The option ``scales``, by column."""
-        return scales_by_column(self.scales)
+        return scales_by_column(self.scales) if self.scales else {}
 
     def check_scales(self, names: Sequence[str]) -> None:
         """Check that ``scales`` names agreed columns.

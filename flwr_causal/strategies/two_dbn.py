@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.consensus import admm
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.strategies.admm_fit import FitCandidate
     from flwr_causal.strategies.options import takes
 
@@ -271,7 +271,7 @@ class TwoDBN(CausalStrategy):
 
     contract: ClassVar[Contract] = TWO_DBN
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Solve for one network of all parties, or for one of each near the common one.
 
         Yields
@@ -296,7 +296,7 @@ class TwoDBN(CausalStrategy):
             )
         )
 
-    @step(ROUND.only)
+    @step(ROUND.when)
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 

@@ -228,7 +228,7 @@ def test_a_config_can_be_checked_without_a_run(tmp_path, capsys):
 @pytest.mark.parametrize("name", pages.APPS)
 def test_the_keys_of_the_apps_are_those_of_the_code(name):
     text = (ROOT / name).read_text()
-    assert pages.with_config(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    assert pages.renew_keys(text) == text, "python -m flwr_causal.app.pages writes it anew"
     keys = {option.key for option in (*pages.job_options(), *pages.common_options())}
     for method in OWN_METHODS:
         keys |= {key for key in config.options_by_key(method) if key.startswith(f"{method}.")}
@@ -238,19 +238,19 @@ def test_the_keys_of_the_apps_are_those_of_the_code(name):
 
 def test_the_table_of_fedpc_is_that_of_the_code():
     text = (ROOT / pages.FEDPC).read_text()
-    assert pages.with_rules(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    assert pages.renew_rules(text) == text, "python -m flwr_causal.app.pages writes it anew"
     assert "| all parties hold the same columns | `sums` |" in text
 
 
 def test_the_page_of_warnings_is_that_of_the_rules():
     text = (ROOT / pages.WARNINGS).read_text()
-    assert pages.with_notices(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    assert pages.renew_notices(text) == text, "python -m flwr_causal.app.pages writes it anew"
     assert "| The time steps differ between the parties | The usual differences" in text
 
 
 def test_the_page_of_options_is_that_of_the_code():
     text = (ROOT / pages.DOCS).read_text()
-    assert pages.with_options(text) == text, "python -m flwr_causal.app.pages writes it anew"
+    assert pages.renew_options(text) == text, "python -m flwr_causal.app.pages writes it anew"
     for option in (*pages.job_options(), *pages.common_options()):
         assert option.meaning, option.key
     for method in OWN_METHODS:
@@ -264,14 +264,14 @@ def test_the_page_of_options_is_that_of_the_code():
 def test_an_apps_own_choice_stays():
     line = 'method = "moments"  # this app\'s own choice\n'
     text = f"{pages.TABLE}\n{line}rows = 3\ngone = 1\n\n[tool.other]\nx = 1\n"
-    written = pages.with_config(text, ["moments"])
+    written = pages.renew_keys(text, ["moments"])
     assert line in written
     assert "rows = 0\n" in written
     assert "gone" not in written
     assert "fedges." not in written
     assert written.endswith("\n[tool.other]\nx = 1\n")
     # A file without the table gets one.
-    written = pages.with_config('[project]\nname = "x"\n', ["moments"])
+    written = pages.renew_keys('[project]\nname = "x"\n', ["moments"])
     keys = tomllib.loads(written)["tool"]["flwr"]["app"]["config"]
     assert (keys["method"], keys["moments"]["order"]) == ("moments", 0)
 

@@ -190,7 +190,7 @@ def test_a_method_of_another_package_runs_as_an_app(installed, tmp_path):
     found = run(2, [{"data-path": str(path), "name": path.stem} for path in paths])
     assert list(found.parties) == ["north", "south"]
     # Its keys can be written into the pyproject.toml of an app.
-    written = pages.with_config('[project]\nname = "app"\n', ["mine"])
+    written = pages.renew_keys('[project]\nname = "app"\n', ["mine"])
     assert "mine.depth = 3\n" in written
 
 

@@ -11,7 +11,7 @@ from flwr.app import Message
 from flwr_causal.app import methods
 from flwr_causal.clients import CausalClient, Source, answers, bridge, client_app
 from flwr_causal.clients.moments import MomentsClient
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
@@ -285,7 +285,7 @@ def test_an_unknown_method_names_the_known_ones():
 
 def schema_of(source):
     grid = LocalGrid(client_app(Echo, source), 1)
-    own = question("echo", Policy(missing_values="drop"))
+    own = question("echo", Handling(missing_values="drop"))
     content = records.message_content(None, own)
     message = Message(content, dst_node_id=NODE, message_type="query.schema", ttl=60.0)
     (reply,) = grid.send_and_receive([message])
@@ -333,7 +333,7 @@ def test_a_client_without_sums_reports_none():
 
     grid = LocalGrid(app_of(TABLES, Counting), 2)
     message = Message(
-        records.message_content(None, question("echo", Policy())),
+        records.message_content(None, question("echo", Handling())),
         dst_node_id=NODE,
         message_type="query.schema",
         ttl=60.0,
@@ -346,7 +346,7 @@ def test_a_client_without_sums_reports_none():
 def test_an_agreement_that_was_read_is_not_taken_for_another():
     method = methods.build("moments", {})
     options = method.client_options
-    sent = Setup(("a",), 4, 1, np.zeros(1), np.ones(1), method.policy, options=options)
+    sent = Setup(("a",), 4, 1, np.zeros(1), np.ones(1), method.handling, options=options)
     config = {**sent.to_config(), f"{PREFIX}exchange": "0" * 16}
     first = bridge._read_setup(MomentsClient, config)
     assert bridge._read_setup(MomentsClient, dict(config)) is first

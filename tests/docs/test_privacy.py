@@ -13,7 +13,7 @@ TEXT = "".join(page.read_text(encoding="utf-8") for page in pages.privacy_pages(
 
 
 def test_the_tables_are_those_of_the_code():
-    assert pages.with_contracts(TEXT) == TEXT, "python -m flwr_causal.app.pages writes it anew"
+    assert pages.renew_contracts(TEXT) == TEXT, "python -m flwr_causal.app.pages writes it anew"
 
 
 def test_every_table_has_its_place():
@@ -70,7 +70,7 @@ def test_a_table_says_how_replies_are_combined():
         "an average",
         sends=(START, Sent("step", "a number")),
         returns=(Disclosure("mean", "of x", ("d", "d"), combine="mean"),),
-        when="always",
+        timing="always",
     )
     rest = Exchange(
         "rest",

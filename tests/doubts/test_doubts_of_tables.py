@@ -9,8 +9,8 @@ import pytest
 
 import flwr_causal.doubts.tables as doubts_module
 from flwr_causal.data.check.agreement import agree
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe, repeated_rows
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.check.rules import FactRule, told
 from flwr_causal.data.series.levels import describe_series
@@ -33,18 +33,18 @@ def tables(rows=60, parties=3, d=4, seed=0):
     }
 
 
-def reported(given, policy=None, *, states=False):
+def reported(given, handling=None, *, states=False):
     return {
         name: TableReport.from_dict(
-            describe(frame, policy, sums=True, states=states, relations=not states).to_dict()
+            describe(frame, handling, sums=True, states=states, relations=not states).to_dict()
         )
         for name, frame in given.items()
     }
 
 
-def warned(given, expected=LINEAR, policy=None, *, states=False):
-    reports = reported(given, policy, states=states)
-    return doubts(reports, agree(reports, policy), expected)
+def warned(given, expected=LINEAR, handling=None, *, states=False):
+    reports = reported(given, handling, states=states)
+    return doubts(reports, agree(reports, handling), expected)
 
 
 def the_only(given, *words, **options):
@@ -232,7 +232,7 @@ def test_a_column_that_numbers_the_rows(start):
     assert warned(given, Expected(SAME_UNITS)) == ()
 
 
-DROP = Policy(missing_values="drop", discretize=5)
+DROP = Handling(missing_values="drop", discretize=5)
 
 
 @pytest.mark.parametrize(("lost", "found"), [(1, True), (20, True), (21, False)])
@@ -276,11 +276,11 @@ def categories():
     }
 
 
-KEEP = Policy(text_columns="keep", duplicate_columns="keep", missing_values="keep")
+KEEP = Handling(text_columns="keep", duplicate_columns="keep", missing_values="keep")
 
 
 def only_of_states(given, *words):
-    return the_only(given, *words, expected=Expected(), policy=KEEP, states=True)
+    return the_only(given, *words, expected=Expected(), handling=KEEP, states=True)
 
 
 def test_a_header_line_within_the_table():
@@ -350,16 +350,16 @@ def test_numbers_that_are_categories_since_they_are_few():
         name: f.assign(visits=[0, 1, 2, 3] * 10, old=[0, 1] * 20)
         for name, f in categories().items()
     }
-    policy = replace(KEEP, discretize=5)
+    handling = replace(KEEP, discretize=5)
 
-    def said(policy):
-        reports = {name: describe(f, policy, sums=True, states=True) for name, f in given.items()}
-        return doubts(reports, agree(reports, policy), Expected(nominal=True), policy)
+    def said(handling):
+        reports = {name: describe(f, handling, sums=True, states=True) for name, f in given.items()}
+        return doubts(reports, agree(reports, handling), Expected(nominal=True), handling)
 
-    (text,) = said(policy)
+    (text,) = said(handling)
     assert "categories without an order: 'visits'." in text
-    assert said(replace(policy, categories="visits")) == said(KEEP) == ()
-    numbers = replace(policy, numbers="visits")
+    assert said(replace(handling, categories="visits")) == said(KEEP) == ()
+    numbers = replace(handling, numbers="visits")
     assert said(numbers) == ()
     reports = {name: describe(f, numbers, sums=True, states=True) for name, f in given.items()}
     assert agree(reports, numbers).continuous == ("visits",)
@@ -369,8 +369,8 @@ def test_codes_that_are_declared_need_no_other_spelling():
     given = {name: f.assign(sex=["7", "007"] * 20) for name, f in categories().items()}
     assert "categories" in only_of_states(given, "'sex'")
     reports = {name: describe(f, KEEP, states=True) for name, f in given.items()}
-    policy = replace(KEEP, categories="sex")
-    assert doubts(reports, agree(reports, policy), Expected(), policy) == ()
+    handling = replace(KEEP, categories="sex")
+    assert doubts(reports, agree(reports, handling), Expected(), handling) == ()
 
 
 @pytest.mark.parametrize("shift", [1, -3, 1000])
@@ -458,7 +458,7 @@ def test_equal_rows_of_categories_and_of_parts_of_rows_are_no_copies():
     assert not describe(few, states=True).repeats
     # The numbers repeat, and the texts differ.
     visits = pd.DataFrame({"x": np.repeat(rng.normal(size=100), 2), "day": ["a", "b"] * 100})
-    assert not describe(visits, Policy(text_columns="keep")).repeats
+    assert not describe(visits, Handling(text_columns="keep")).repeats
     assert describe(visits.drop(columns="day")).repeats
     assert repeated_rows(visits) == 0
     assert repeated_rows(visits.assign(day="a")) == 100
@@ -497,15 +497,15 @@ def changed(given, party="p1", **columns):
     }
 
 
-def of_tables(given, expected=LINEAR, policy=None, *, states=False):
-    reports = reported(given, policy, states=states)
-    return facts_of(reports, agree(reports, policy), expected, policy or Policy())
+def of_tables(given, expected=LINEAR, handling=None, *, states=False):
+    reports = reported(given, handling, states=states)
+    return facts_of(reports, agree(reports, handling), expected, handling or Handling())
 
 
-def of_states(expected=None, policy=KEEP, **columns):
+def of_states(expected=None, handling=KEEP, **columns):
     """Facts of three tables of two categories, of which one table has other columns."""
     given = changed(categories(), "west", **columns)
-    return of_tables(given, expected or Expected(), policy, states=True)
+    return of_tables(given, expected or Expected(), handling, states=True)
 
 
 def of_series(*frequencies):
@@ -516,7 +516,7 @@ def of_series(*frequencies):
         )
         for (name, frame), step in zip(tables().items(), frequencies, strict=True)
     }
-    return facts_of(reports, agree(reports), Expected(columns=2), Policy())
+    return facts_of(reports, agree(reports), Expected(columns=2), Handling())
 
 
 def of_levels(*flat):
@@ -525,9 +525,9 @@ def of_levels(*flat):
 
 
 def of_numbers(visits, **options):
-    policy = replace(KEEP, discretize=5, **options)
+    handling = replace(KEEP, discretize=5, **options)
     given = {name: f.assign(visits=visits * 10) for name, f in categories().items()}
-    return of_tables(given, Expected(nominal=True), policy, states=True)
+    return of_tables(given, Expected(nominal=True), handling, states=True)
 
 
 def titled(rule):

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 
 
 def agreed(names, states, mean, variance, *, missing_values="fail", **options):
@@ -23,6 +23,6 @@ def agreed(names, states, mean, variance, *, missing_values="fail", **options):
         mean=mean,
         variance=variance,
         targets=(),
-        policy=Policy(missing_values=missing_values),
+        handling=Handling(missing_values=missing_values),
         options=SimpleNamespace(**usual | options),
     )

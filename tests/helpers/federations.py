@@ -13,7 +13,7 @@ from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.options import to_plain
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions
@@ -48,12 +48,12 @@ def question_of(method, **options):
     """What the question for the schema holds of a method's options, with some of them changed."""
     sent = to_plain(method._schema_options) | options
     given = {name: value for name, value in sent.items() if value is not None}
-    return question(method.method, method.policy, given)
+    return question(method.method, method.handling, given)
 
 
-def question(method, policy, options=None):
-    """What a question for the schema holds of a policy, and of options as plain values."""
-    parts = {"policy-": to_plain(policy), "option-": options or to_plain(PartyOptions())}
+def question(method, handling, options=None):
+    """What a question for the schema holds of a handling, and of options as plain values."""
+    parts = {"policy-": to_plain(handling), "option-": options or to_plain(PartyOptions())}
     plain = {f"{part}{name}": one for part, own in parts.items() for name, one in own.items()}
     return {"method": method, **plain}
 
@@ -195,7 +195,7 @@ def setup_for(tables, **changes) -> Setup:
         "num_clients": len(tables),
         "mean": pooled.mean(axis=0),
         "variance": pooled.var(axis=0),
-        "policy": Policy(),
+        "handling": Handling(),
         "exchange": TOKEN,
         "options": NotearsADMM().client_options,
     }

@@ -15,7 +15,7 @@ from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.party import noise as privacy
 from flwr_causal.party import releases
@@ -598,7 +598,7 @@ class Theirs(CausalClient):
 def test_another_packages_private_method_shows_neither_rows_nor_their_number():
     grid, node = LocalGrid(app_of(TABLES, Theirs), 4), 2
     own = PrivatePartyOptions(epsilon=1.0, delta=1e-5, scales="")
-    asked = question("theirs", Policy(), to_plain(own))
+    asked = question("theirs", Handling(), to_plain(own))
     report = records.config_of(ask(grid, node, {}, "query.schema", exchange="", **asked).content)
     assert (report["rows"], report["has-sums"], report["withheld"]) == (0, 0, 1)
     setup = setup_for(TABLES, options=own)
@@ -624,4 +624,3 @@ def test_a_party_that_knows_the_others_counts_on_their_noise():
     assert alone["rho"] == pytest.approx(4 * guarantee.rho)
     context.node_config["peers"] = "/keys"
     assert privacy.of_line(context, guarantee, 4) == {**alone, "rho": guarantee.rho}
-    assert privacy.of_line(context, None) == {}

@@ -12,7 +12,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from flwr_causal.core.privacy.calibration import rho_of
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.errors import (
     AskedOtherwiseError,
@@ -232,7 +232,7 @@ def test_columns_count_as_used_by_kind_and_where_they_are_in_the_table():
         return TableReport(60, 0, tuple(columns), has_sums=False)
 
     check, whole = door_of().check_report, report_of(("x", "numeric"), ("contact", "category"))
-    drops, keeps = Policy(text_columns="drop"), Policy(text_columns="keep")
+    drops, keeps = Handling(text_columns="drop"), Handling(text_columns="keep")
     assert rule_of(check, whole, table, keeps) == "columns.identifiers"
     assert rule_of(check, whole, table, drops) == ""
     assert rule_of(check, whole, table[["x"]], keeps) == ""

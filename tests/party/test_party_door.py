@@ -27,7 +27,7 @@ from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
 from flwr_causal.core.privacy.calibration import rho_of
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import (
     CausalError,
     ConfigError,
@@ -539,7 +539,7 @@ def test_the_agreement_uses_what_the_report_was_allowed_for(tmp_path, case):
     report = ask(grid, node, {}, "query.schema", **question)
     assert records.config_of(report.content)["names"] == ["x0"]
     own = Moments().client_options
-    setup = setup_for(tables, terms=terms, options=own, policy=Policy(missing_values="drop"))
+    setup = setup_for(tables, terms=terms, options=own, handling=Handling(missing_values="drop"))
     reply = ask(grid, node, {}, setup=setup, exchange="sums", method="moments")
     assert reply.has_error() is bool(rule)
     assert [one["reason"] for one in recorded(tmp_path) if "reason" in one] == [rule] * bool(rule)

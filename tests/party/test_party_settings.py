@@ -160,17 +160,17 @@ def test_values_are_named_as_the_options_say_and_by_no_other_field(tmp_path, pol
     ],
 )
 def test_a_contract_says_which_values_are_named(method, changed):
-    options, check = method._schema_options, method.contract.check_policy
-    check(options, method.policy, states=method.policy.names_states)
+    options, check = method._schema_options, method.contract.check_handling
+    check(options, method.handling, states=method.handling.names_states)
     with pytest.raises(FormError, match="name other values"):
-        check(options, replace(method.policy, **changed))
+        check(options, replace(method.handling, **changed))
 
 
 def test_states_are_agreed_on_only_where_they_are_named():
     method = Moments()
-    method.contract.check_policy(method.client_options, method.policy)
+    method.contract.check_handling(method.client_options, method.handling)
     with pytest.raises(FormError, match="name other values"):
-        method.contract.check_policy(method.client_options, method.policy, states=True)
+        method.contract.check_handling(method.client_options, method.handling, states=True)
     setup = setup_for(TABLES, options=method.client_options, states=((), (), ("0", "1")))
     setup = stating(setup, method)
     grid = LocalGrid(app_of(TABLES), 3)

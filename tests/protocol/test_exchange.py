@@ -10,7 +10,7 @@ from flwr_causal.app.methods import METHODS
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.when import When
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.options import PartyOptions
@@ -23,7 +23,7 @@ TABLES = make_federation(d=3, n=60, parties=3).tables
 
 def setup_of(d):
     names = tuple(f"x{i}" for i in range(d))
-    return Setup(names, 30, 2, np.zeros(d), np.ones(d), Policy())
+    return Setup(names, 30, 2, np.zeros(d), np.ones(d), Handling())
 
 
 def test_raw_rows_cannot_be_declared_by_the_way():
@@ -124,7 +124,7 @@ class OtherOptions(PartyOptions):
 def test_the_digest_of_a_contract_is_of_what_is_declared_and_not_of_words():
     digest = contract_of().digest
     assert len(digest) == 32
-    words = contract_of(returns=replace(SUM, meaning="other words"), when="once a day")
+    words = contract_of(returns=replace(SUM, meaning="other words"), timing="once a day")
     assert words.digest == digest
     others = [
         contract_of(returns=replace(SUM, combine="each")),
@@ -138,13 +138,13 @@ def test_the_digest_of_a_contract_is_of_what_is_declared_and_not_of_words():
         contract_of(reports=("states",)),
         contract_of(weight="one"),
         contract_of(most=1),
-        contract_of(only=When(model="linear")),
-        contract_of(only=When(model="mlp")),
+        contract_of(when=When(model="linear")),
+        contract_of(when=When(model="mlp")),
     ]
     found = {one.digest for one in others}
     assert len(found) == len(others)
     assert digest not in found
-    assert contract_of(only=When(model="mlp").called("perceptrons")).digest == others[-1].digest
+    assert contract_of(when=When(model="mlp").called("perceptrons")).digest == others[-1].digest
 
 
 def test_a_party_whose_method_has_another_contract_is_named_and_nothing_is_trained():

@@ -9,8 +9,8 @@ from federations import app_of, make_federation
 
 from flwr_causal.clients import MomentsClient, Source, client_app
 from flwr_causal.contract.report import PARTS
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.door import RefusedError, reported
 from flwr_causal.protocol.schema import FACTS, REQUIRED
@@ -90,8 +90,8 @@ def test_no_more_states_than_allowed_are_named(change):
 class Naming(MomentsClient):
     """Would name the values of its columns, which a run of Moments does not ask for by default."""
 
-    def describe(self, policy: Policy):
-        return describe(self.table(), policy, sums=True, states=True)
+    def describe(self, handling: Handling):
+        return describe(self.table(), handling, sums=True, states=True)
 
 
 def test_the_party_refuses_to_report_what_the_contract_does_not_declare():

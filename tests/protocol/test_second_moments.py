@@ -8,8 +8,8 @@ import pytest
 from federations import setup_for
 
 from flwr_causal.core.series.design import lagged_rows
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.second_moments import (
@@ -39,7 +39,7 @@ def setup_of(*, states=(), targets=(), small=None, missing="fail", **options):
         num_rows=200,
         mean=np.array([0.0, -4.0, *nan]),
         variance=np.array([4.0, 900.0, *nan]),
-        policy=Policy(missing_values=missing),
+        handling=Handling(missing_values=missing),
         options=method.client_options,
         states=states,
         targets=targets,
@@ -124,7 +124,7 @@ def means_of(rows, sets=None, count=1):
 
 
 def known_of(setup, report=None, *, n=50, resampled=False):
-    report = report or describe(TABLE, Policy(), sums=True)
+    report = report or describe(TABLE, Handling(), sums=True)
     return ReplyContext({"n": n}, {}, setup, report, resampled)
 
 
@@ -258,7 +258,7 @@ def seen(rows, n):
 @pytest.mark.parametrize("states", [False, True])
 def test_sums_over_seen_cells_are_those_of_the_report(states):
     setup = setup_of(missing="em", **(KEPT if states else {}))
-    report = describe(GAPS, Policy(missing_values="em"), sums=True)
+    report = describe(GAPS, Handling(missing_values="em"), sums=True)
     z = ((GAPS - setup.mean[:2]) / (2.0, 30.0)).to_numpy()
     if states:
         codes = np.searchsorted(["u", "v", "w"], STATES)
@@ -288,7 +288,7 @@ def test_sums_over_seen_cells_are_those_of_the_report(states):
 def test_a_share_of_a_secure_sum_bounds_what_was_seen():
     """Where parties are missing in the sum only more than all is contradicted."""
     setup = setup_of(missing="em")
-    report = describe(GAPS, Policy(missing_values="em"), sums=True)
+    report = describe(GAPS, Handling(missing_values="em"), sums=True)
     arrays = seen(((GAPS - setup.mean) / (2.0, 30.0)).to_numpy(), 50)
     for factor, words in ((1.0, ""), (2.0, ""), (2.2, "has values in other rows")):
         own = arrays | {name: factor * arrays[name] for name in ("counts", "products")}
@@ -298,7 +298,7 @@ def test_a_share_of_a_secure_sum_bounds_what_was_seen():
 
 def test_a_column_that_the_party_lacks_has_no_cell():
     setup = setup_of(missing="em")
-    report = describe(TABLE[["a"]], Policy(), sums=True)
+    report = describe(TABLE[["a"]], Handling(), sums=True)
     z = np.column_stack([(TABLE["a"] - 0.0) / 2.0, np.full(50, np.nan)])
     known = known_of(setup, report)
     assert other_sums(seen(z, 50), known) == ""

@@ -7,11 +7,11 @@ import pytest
 from federations import make_federation, setup_for
 
 from flwr_causal.app.methods import METHODS, OWN_METHODS
-from flwr_causal.app.pages import NAMES, with_names
+from flwr_causal.app.pages import NAMES, renew_names
 from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.options import from_plain, to_plain
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.options import options_by_method
 from flwr_causal.protocol import records, settings
@@ -43,7 +43,7 @@ FIELDS = {
     "precision": "the option precision",
     "small": "the options minimum_count and small_counts",
     "groups": "the option groups",
-    "policy": "the options of the data policy, see POLICY",
+    "handling": "the options of the handling, see HANDLING",
     "options": "the options; those that are none are derived",
     "least_parties": "the option quorum",
     "names": "within the options columns and exclude, and of those that the policy shows",
@@ -103,7 +103,7 @@ def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
         groups=(1, 1, 1, 2, 2),
         keys=("a", "", "c", "d", "e"),
         least_parties=(2, 1),
-        policy=Policy(missing_values="drop", min_rows=9),
+        handling=Handling(missing_values="drop", min_rows=9),
         options=replace(SETUP.options, center="party", held_out=True),
     )
     found = named(settings.of_setup(CONTRACT, changed))
@@ -121,11 +121,11 @@ def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
 
 def test_each_rule_for_problems_of_tables_is_an_option_or_has_a_reason():
     found = named(settings.of_setup(CONTRACT, SETUP))
-    for one in fields(Policy):
-        assert (one.name in found) is not (one.name in settings.POLICY), one.name
+    for one in fields(Handling):
+        assert (one.name in found) is not (one.name in settings.HANDLING), one.name
     for method in OWN_METHODS:
         names = options_by_method()[method]
-        for one in fields(Policy):
+        for one in fields(Handling):
             assert one.name not in names or one.name in found, (method, one.name)
 
 
@@ -243,7 +243,7 @@ def test_a_trainings_name_is_read_back():
 
 def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
     text = (pytestconfig.rootpath / NAMES).read_text()
-    assert with_names(text) == text
+    assert renew_names(text) == text
     assert options_by_method().keys() == set(OWN_METHODS)
     assert "model" in options_by_method()["moments"]
     assert "kind" not in options_by_method()["moments"]
@@ -251,7 +251,7 @@ def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
 
 def test_learner_settings_are_options_each():
     options = FedPC()
-    agreement = options.agree({"a": describe(TABLES[0], options.policy, sums=True, states=True)})
+    agreement = options.agree({"a": describe(TABLES[0], options.handling, sums=True, states=True)})
     setup = setup_for(TABLES, options=options._agreed_options(agreement))
     found = named(settings.of_setup(CONTRACT, setup))
     assert (found["depth"], found["components"]) == (4, None)
@@ -293,10 +293,10 @@ def test_in_a_sum_there_are_at_least_as_many_parties_as_stated():
 
 
 def test_columns_that_some_lack_may_be_kept_whatever_is_stated():
-    policy = replace(SETUP.policy, unshared_columns="keep", text_columns="keep")
+    handling = replace(SETUP.handling, unshared_columns="keep", text_columns="keep")
     found = {
         one.option: one
-        for one in settings.of_question(CONTRACT, SETUP.options, policy, masked=False)
+        for one in settings.of_question(CONTRACT, SETUP.options, handling, masked=False)
     }
     fits = {name: found[name].fits("drop", "keep") for name in ("unshared_columns", "text_columns")}
     assert fits == {"unshared_columns": True, "text_columns": False}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord
 
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.protocol.options import FormError, PartyOptions
 from flwr_causal.protocol.setup import KEYS as KEYS_NAME
 from flwr_causal.protocol.setup import LEAST, PREFIX, Setup
@@ -35,7 +35,7 @@ def make_setup(**changes):
         "num_clients": 4,
         "mean": np.array([1 / 3, -1e300, 5e-324]),
         "variance": np.array([0.1, 2.0, 1e-12]),
-        "policy": Policy(missing_values="drop", constant_columns="drop", min_rows=3),
+        "handling": Handling(missing_values="drop", constant_columns="drop", min_rows=3),
         "precision": "float32",
         "exchange": "0123456789abcdef",
         "options": Own(standardize=True, center="party", seed=3, rate=0.1, sets=(2, 0)),

@@ -192,7 +192,7 @@ def test_a_grid_of_ones_own():
 
 def trained(strategy):
     """A training that has had the first exchange, and the replies to the second one."""
-    reports = {f"party {k}": describe(one, strategy.policy) for k, one in enumerate(TABLES)}
+    reports = {f"party {k}": describe(one, strategy.handling) for k, one in enumerate(TABLES)}
     training = Training(strategy, strategy.agree(reports))
     rows = np.concatenate([table.to_numpy() for table in TABLES])
     assert training.ask().exchange is FIRST

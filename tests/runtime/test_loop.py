@@ -211,7 +211,7 @@ def test_a_method_that_never_finishes_ends_after_its_exchanges(beyond, monkeypat
 
 
 def test_a_method_that_states_no_number_of_exchanges_ends_all_the_same(monkeypatch):
-    monkeypatch.setattr("flwr_causal.strategies.base.UNSTATED", 7)
+    monkeypatch.setattr("flwr_causal.runtime.method.UNSTATED", 7)
     monkeypatch.setattr(Endless, "exchanges_beyond", CausalStrategy.exchanges_beyond)
     with pytest.raises(FederationError, match="after 8 exchanges"):
         run(Endless(), spy(TABLES))

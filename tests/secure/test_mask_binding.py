@@ -7,7 +7,7 @@ import pytest
 from federations import TOKEN, app_of, ask, make_federation, spy
 from flwr.app import ConfigRecord, Context, RecordDict
 
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import AskedOtherwiseError, CausalError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions, SmallCounts
@@ -32,7 +32,7 @@ def agreed(parties=3, **changes):
         "num_clients": parties,
         "mean": np.zeros(2),
         "variance": np.ones(2),
-        "policy": Policy(),
+        "handling": Handling(),
         "exchange": TOKEN,
         "keys": keys,
         "least_parties": (parties,),
@@ -59,7 +59,7 @@ OTHER = {
     "num_rows": 31,
     "mean": np.array([0.0, 1e-300]),
     "variance": np.array([1.0, 1.0 + 2**-52]),
-    "policy": Policy(missing_values="drop"),
+    "handling": Handling(missing_values="drop"),
     "precision": "float32",
     "small": SmallCounts(3, "suppress"),
     "options": PartyOptions(seed=1),

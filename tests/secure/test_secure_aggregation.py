@@ -351,7 +351,7 @@ def test_a_party_can_insist():
 
 
 def test_a_report_with_numbers_is_refused(monkeypatch):
-    monkeypatch.setattr(secure, "withheld", lambda report, policy, party: report)
+    monkeypatch.setattr(secure, "withheld", lambda report, handling, party: report)
     with pytest.raises(FederationError, match="it does not withhold its numbers"):
         simulate("moments", TABLES, secure_aggregation=True)
 

@@ -97,7 +97,7 @@ CONTRADICTIONS = {
 def test_options_that_contradict_it_are_errors(file, name):
     options, words = CONTRADICTIONS[name]
     with pytest.raises(ConfigError, match=words):
-        Moments(dictionary=file, **options).policy  # noqa: B018 - a property that checks
+        Moments(dictionary=file, **options).handling  # noqa: B018 - a property that checks
 
 
 def test_it_is_a_key_of_a_run_config_and_an_absolute_path(file):

@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
 from flwr_causal.simulations import simulate
@@ -96,8 +96,8 @@ class Ring(CausalStrategy):
     options_type = RingOptions
 
     @property
-    def policy(self):
-        return Policy(text_columns="keep", constant_columns="keep", missing_values="drop")
+    def handling(self):
+        return Handling(text_columns="keep", constant_columns="keep", missing_values="drop")
 
     def train(self, agreement, replicate=0):
         d, names = len(agreement.names), list(agreement.rows)

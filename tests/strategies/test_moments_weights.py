@@ -11,7 +11,7 @@ import statsmodels.api as sm
 from flwr_causal import ConfigError, DataError, simulate
 from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.linear.moments import row_products
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.sources import completed
@@ -384,7 +384,7 @@ def test_a_false_reply_is_told():
             variance=np.ones(1),
             states=(),
             targets=(),
-            policy=Policy(),
+            handling=Handling(),
             options=SimpleNamespace(
                 functions=1,
                 standardize=False,

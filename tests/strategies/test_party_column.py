@@ -9,7 +9,7 @@ from flwr_causal.clients.base import Source
 from flwr_causal.clients.bridge import client_app
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.clients.moments import MomentsClient
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.party.tables import with_party
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.strategies import FedGES, Moments, run
@@ -150,7 +150,7 @@ def test_parties_must_have_different_names():
 )
 def test_what_does_not_fit_is_refused_by_name(options):
     with pytest.raises(ConfigError, match=r"party_column|roots"):
-        _ = Moments(party_column="clinic", **options).policy
+        _ = Moments(party_column="clinic", **options).handling
 
 
 @pytest.mark.parametrize("mode", ["scores", "fusion"])
@@ -162,7 +162,6 @@ def test_scores_of_each_party_say_nothing_of_the_parties(mode):
 
 
 def test_the_column_is_chosen_whatever_the_options_choose():
-    policy = Policy(columns="drug", party_column="clinic")
-    assert policy.unchosen(["drug", "age", "clinic"]) == ["age"]
-    assert with_party(TABLES[0], "", "bern") is TABLES[0]
+    handling = Handling(columns="drug", party_column="clinic")
+    assert handling.unchosen(["drug", "age", "clinic"]) == ["age"]
     assert set(with_party(TABLES[0], "clinic", "bern")["clinic"]) == {"bern"}

@@ -34,7 +34,7 @@ from flwr_causal.data.check.checks import (
     unshared,
 )
 from flwr_causal.data.check.columns import common_type, interval_names
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.interventions import Targets, agreed_targets
 from flwr_causal.errors import DataError
 
@@ -181,7 +181,7 @@ class Agreement:
 
 def agree(
     reports: Mapping[str, TableReport],
-    policy: Policy | None = None,
+    handling: Handling | None = None,
     accepts: Accepts = lambda _: True,
     left_open: Collection[str] = (),
     *,
@@ -194,7 +194,7 @@ def agree(
     reports : mapping of str to TableReport
         From a party's name, as messages should call it, to its report, in the order in which
         parties count: the first one's column order becomes everyone's.
-    policy : Policy, optional
+    handling : Handling, optional
         What to do about imperfections. It must be the one that the tables were described with.
     accepts : callable, optional
         ``options -> bool``: whether the method has these options together, which the error then
@@ -217,8 +217,8 @@ def agree(
     """
     if not reports:
         raise DataError("no party reported a table: at least one is needed")
-    policy = policy or Policy()
-    findings = examine(reports, policy)
+    handling = handling or Handling()
+    findings = examine(reports, handling)
     unusable = left_out_in_words(findings.problems) if leaves_out else {}
     if unusable and set(findings.names) > unusable.keys():
         findings.dropped |= unusable
@@ -227,7 +227,7 @@ def agree(
         if 2 * len(unshared(reports)) > len(columns_of(reports)):
             # The tables are of different things, or the ids of their rows are missing.
             left_open = {*left_open} - {UNSHARED_COLUMNS}
-        raise _refusal(findings.problems, policy, accepts, left_open)
+        raise _refusal(findings.problems, handling, accepts, left_open)
     names = findings.names
     mean, variance = pool(reports, names)
     has_states = have_states(reports)
@@ -255,7 +255,7 @@ def agree(
 def with_total(
     agreement: Agreement,
     total: TableReport,
-    policy: Policy,
+    handling: Handling,
     accepts: Accepts = lambda _: True,
     left_open: Collection[str] = (),
 ) -> Agreement:
@@ -266,13 +266,13 @@ def with_total(
     agreement : Agreement
     total : TableReport
         Rows and sums of all parties together, of the agreed columns.
-    policy, accepts, left_open
+    handling, accepts, left_open
         As of :func:`agree`.
 
     Raises
     ------
     DataError
-        If columns have one value in all rows and the policy is to fail, or as many states as rows.
+        If columns have one value in all rows and the run is to fail, or as many states as rows.
     """
     # Of columns with states there are no sums.
     named = agreement.states or ((),) * len(agreement.names)
@@ -280,20 +280,20 @@ def with_total(
     mean, variance = np.full((2, len(named)), np.nan)
     mean[summed], variance[summed] = pool({"": total}, _kept(agreement.names, summed))
     constant = [name for name, one in zip(agreement.names, variance, strict=True) if one <= 0]
-    if policy.constant_columns == "keep":
+    if handling.constant_columns == "keep":
         constant = []
-    found = Findings(policy)
+    found = Findings(handling)
     for name, kind, states in zip(agreement.names, agreement.kinds, named, strict=True):
         numeric = kind == "numeric"
         found.look((REPEATED,), name=name, states=states, rows=total.rows, numeric=numeric)
     kept = np.array([name not in constant for name in agreement.names])
     if not kept.any():
         # One that is left out would leave nothing.
-        found.policy = replace(policy, constant_columns="fail")
+        found.handling = replace(handling, constant_columns="fail")
     for name in constant:
         found.look((CONSTANT,), name=name, constancy=Constancy("one"))
     if found.problems:
-        raise _refusal(found.problems, policy, accepts, left_open)
+        raise _refusal(found.problems, handling, accepts, left_open)
     return replace(
         agreement,
         names=_kept(agreement.names, kept),
@@ -431,7 +431,7 @@ def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
 
 def _refusal(
     problems: Sequence[TableProblem],
-    policy: Policy,
+    handling: Handling,
     accepts: Accepts = lambda _: True,
     left_open: Collection[str] = (),
 ) -> DataError:
@@ -439,12 +439,12 @@ def _refusal(
 
     If options that are left open solve some of them, it names the others, which come first.
     """
-    settings = settings_for(problems, policy, accepts)
-    taken = assumed(problems, settings, policy, left_open)
-    others = [one for one in problems if not is_left_open(one, policy, left_open)]
+    settings = settings_for(problems, handling, accepts)
+    taken = assumed(problems, settings, handling, left_open)
+    others = [one for one in problems if not is_left_open(one, handling, left_open)]
     rest = len(problems) - len(others) if others and not taken else 0
     if rest:
-        problems, settings = others, settings_for(others, policy, accepts)
+        problems, settings = others, settings_for(others, handling, accepts)
     lines = in_words(problems)
     shown = lines[:LONGEST_LIST]
     if len(lines) > LONGEST_LIST:
@@ -461,13 +461,13 @@ def _refusal(
     return error
 
 
-def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _: True) -> None:
+def leave_out(names: Sequence[str], handling: Handling, accepts: Accepts = lambda _: True) -> None:
     """Raise the error by which a run leaves out columns that name rows; without any do nothing.
 
     Parameters
     ----------
     names : sequence of str
-    policy : Policy
+    handling : Handling
     accepts : callable
         ``options -> bool``: whether the method has these options together.
 
@@ -476,20 +476,20 @@ def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _:
     DataError
         Unless the method cannot leave them out.
     """
-    found = Findings(policy)
+    found = Findings(handling)
     found.look((NAMING,), naming=names)
     problems = [one for one in found.problems if one.settings]
-    error = _refusal(problems, policy, accepts, ("exclude",))
+    error = _refusal(problems, handling, accepts, ("exclude",))
     if error.assumed:
         raise error
 
 
 def of_gaps(
-    parties: Iterable[str], policy: Policy, accepts: Accepts, left_open: Collection[str]
+    parties: Iterable[str], handling: Handling, accepts: Accepts, left_open: Collection[str]
 ) -> DataError:
     """Return the error of :func:`agree` for missing values that the parties find themselves."""
     problems = [TableProblem(party, None, MISSING, "", settings=GAPS) for party in parties]
-    return _refusal(problems, policy, accepts, left_open)
+    return _refusal(problems, handling, accepts, left_open)
 
 
 def with_settings(text: str, settings: Mapping[str, object], rest: str = "") -> str:
@@ -507,7 +507,7 @@ def start_cuts(
 ) -> CutState:
     """Return the state before the first exchange on the cut points of the continuous columns.
 
-    With ``Policy.discretize`` bins these are the columns of numbers that over all parties have
+    With ``Handling.discretize`` bins these are the columns of numbers that over all parties have
     more than ``max_states`` different values, or that hold numbers which are not whole and more
     different values than bins. A column of few whole numbers thus stays as it is (codes of
     categories are often numbers), and so does one with no more values than there would be bins.
@@ -518,7 +518,7 @@ def start_cuts(
     agreement : Agreement
         Of reports with sums.
     num_bins : int
-        Intervals for each column, at least 2 (``Policy.discretize``).
+        Intervals for each column, at least 2 (``Handling.discretize``).
     num_rows : int64 array, optional
         Rows that have a value of each of these columns. Default: all rows.
     apart : bool, default False

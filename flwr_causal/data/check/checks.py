@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.core.words import some
-from flwr_causal.data.check.policy import MOST_FRACTIONS
+from flwr_causal.data.check.handling import MOST_FRACTIONS
 from flwr_causal.data.check.rules import FactRule, Notice, found_by, listed
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.texts import are_whole_codes
@@ -25,7 +25,7 @@ from flwr_causal.errors import DataError, IncompleteError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import ColumnReport, TableReport
     from flwr_causal.data.check.rules import Fields
 
@@ -138,7 +138,7 @@ class ProblemRule(FactRule):
     settings : mapping of str to tuple, default {}
         The options that solve it, where what is found does not say it.
     option : str, default ""
-        The option of the policy that decides: "fail" makes it a problem, "drop" leaves the column
+        The option that decides: "fail" makes it a problem, "drop" leaves the column
         out, "keep" does nothing.
     why : str, default ""
         Why a column is left out.
@@ -148,9 +148,9 @@ class ProblemRule(FactRule):
     option: str = ""
     why: str = ""
 
-    def choice(self, policy: Policy) -> str:
-        """Return what the policy says to do about it."""
-        return getattr(policy, self.option) if self.option else "fail"
+    def choice(self, handling: Handling) -> str:
+        """Return what the run does about it."""
+        return getattr(handling, self.option) if self.option else "fail"
 
     def problem(self, fields: Mapping[str, Any]) -> TableProblem:
         """Return the problem of what is found."""
@@ -171,7 +171,7 @@ class Findings:
 
     Parameters
     ----------
-    policy : Policy
+    handling : Handling
         What to do about imperfections.
     problems : list of TableProblem
     warnings : list of str
@@ -186,7 +186,7 @@ class Findings:
         The agreed columns; meaningful if there are no problems.
     """
 
-    policy: Policy
+    handling: Handling
     problems: list[TableProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
@@ -199,13 +199,13 @@ class Findings:
         asked = [
             one
             for one in rules
-            if not isinstance(one, ProblemRule) or one.choice(self.policy) != "keep"
+            if not isinstance(one, ProblemRule) or one.choice(self.handling) != "keep"
         ]
-        for rule, fields in found_by(asked, {"policy": self.policy, **facts}):
+        for rule, fields in found_by(asked, {"handling": self.handling, **facts}):
             one = {"name": facts.get("name"), **fields}
             if not isinstance(rule, ProblemRule):
                 self.warnings.append(rule.words.format(**one))
-            elif rule.choice(self.policy) == "drop":
+            elif rule.choice(self.handling) == "drop":
                 self.dropped[one["name"]] = rule.why.format(**one)
             else:
                 self.problems.append(rule.problem(one))
@@ -246,7 +246,7 @@ def left_out_in_words(problems: Sequence[TableProblem]) -> dict[str, str]:
 
 def settings_for(
     problems: Sequence[TableProblem],
-    policy: Policy,
+    handling: Handling,
     accepts: Accepts,
 ) -> dict[str, str | int]:
     """Return the options that together solve all problems that options can solve.
@@ -254,7 +254,7 @@ def settings_for(
     Parameters
     ----------
     problems : sequence of TableProblem
-    policy : Policy
+    handling : Handling
     accepts : callable
         ``options -> bool``: whether the method has these options together.
 
@@ -272,11 +272,11 @@ def settings_for(
             common = [value for value in possible.get(option, values) if value in values]
             possible[option] = tuple(common)
     if excluded:
-        possible["exclude"] = (",".join([*split_names(policy.exclude), *map(str, excluded)]),)
+        possible["exclude"] = (",".join([*split_names(handling.exclude), *map(str, excluded)]),)
     for values in product(*possible.values()):
         settings = dict(zip(possible, values, strict=True))
         tried = [settings]
-        if settings.get(UNSHARED_COLUMNS) == "keep" and policy.missing_values == "fail":
+        if settings.get(UNSHARED_COLUMNS) == "keep" and handling.missing_values == "fail":
             # Where all cells are there, columns that parties lack are the only gaps.
             tried.append({**GAPS_OF_KEPT, **settings})
         for choice in tried:
@@ -285,32 +285,32 @@ def settings_for(
     return {}
 
 
-def is_left_open(problem: TableProblem, policy: Policy, left_open: Collection[str]) -> bool:
+def is_left_open(problem: TableProblem, handling: Handling, left_open: Collection[str]) -> bool:
     """Return whether options that are decided by the reports solve a problem.
 
     Parameters
     ----------
     problem : TableProblem
-    policy : Policy
+    handling : Handling
     left_open : collection of str
         The options that are decided by the reports.
     """
-    return _may_be_assumed(problem, policy) and problem.settings.keys() <= {*left_open}
+    return _may_be_assumed(problem, handling) and problem.settings.keys() <= {*left_open}
 
 
-def _may_be_assumed(problem: TableProblem, policy: Policy) -> bool:
+def _may_be_assumed(problem: TableProblem, handling: Handling) -> bool:
     """Return whether an option solves a problem that is no error of the table.
 
     A column that is declared is a variable, and never left out.
     """
-    declared = "exclude" in problem.settings and problem.name in policy.named
+    declared = "exclude" in problem.settings and problem.name in handling.named
     return bool(problem.settings) and problem.assumable and not declared
 
 
 def assumed(
     problems: Sequence[TableProblem],
     settings: Mapping[str, str | int],
-    policy: Policy,
+    handling: Handling,
     left_open: Collection[str],
 ) -> tuple[str, ...]:
     """Return a line for each setting, if settings that the options leave open solve all problems.
@@ -320,12 +320,12 @@ def assumed(
     problems : sequence of TableProblem
     settings : mapping of str to str or int
         As of :func:`settings_for`.
-    policy : Policy
+    handling : Handling
     left_open : collection of str
         The options that are decided by the reports.
     """
-    solved = all(_may_be_assumed(one, policy) for one in problems)
-    settings = {k: value for k, value in settings.items() if getattr(policy, k) != value}
+    solved = all(_may_be_assumed(one, handling) for one in problems)
+    settings = {k: value for k, value in settings.items() if getattr(handling, k) != value}
     out = {one.name for one in problems if "exclude" in one.settings}
     if not (settings and solved and settings.keys() <= {*left_open}):
         return ()
@@ -359,26 +359,26 @@ def _columns(names: Sequence[str]) -> str:
     return f"column{'s' * (len(names) > 1)} {some(names)}"
 
 
-def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
+def examine(reports: Mapping[str, TableReport], handling: Handling) -> Findings:
     """Run every check.
 
     Parameters
     ----------
     reports : mapping of str to TableReport
         At least one, in the order in which parties count.
-    policy : Policy
+    handling : Handling
         What to do about imperfections.
 
     Returns
     -------
     Findings
     """
-    found, columns, has_states = Findings(policy), columns_of(reports), have_states(reports)
-    lacked = {} if policy.unshared_columns == "keep" else unshared(reports)
-    if policy.unshared_columns == "drop":
+    found, columns, has_states = Findings(handling), columns_of(reports), have_states(reports)
+    lacked = {} if handling.unshared_columns == "keep" else unshared(reports)
+    if handling.unshared_columns == "drop":
         found.dropped |= lacked
     found.look((*OF_ROWS, *OF_TABLES), reports=reports)
-    if lacked and policy.unshared_columns == "fail":
+    if lacked and handling.unshared_columns == "fail":
         found.look(OF_LACKED, reports=reports, columns=columns, lacked=lacked)
     # Columns that some parties lack are checked too: one error lists all problems.
     for name, holders in columns.items():
@@ -387,24 +387,24 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
         texts = [party for party, column in filled.items() if not column.is_number]
         if texts and name not in found.dropped:
             numbers = [party for party in filled if party not in texts]
-            codes = policy.text_columns == "keep" and _are_codes(filled)
+            codes = handling.text_columns == "keep" and _are_codes(filled)
             rules = (MIXTURE,) if numbers and not codes else OF_TEXTS
             found.look(rules, texts=texts, numbers=numbers, **facts)
         if name not in found.dropped:
             found.look(OF_VALUES, **facts)
-        if has_states and name in policy.added:
+        if has_states and name in handling.added:
             names = sorted_states(state for column in holders.values() for state in column.states)
             found.states[name] = names
             found.look((PARTIES,), name=name, names=names)
         elif has_states and name not in found.dropped:
             _find_states(facts, found)
         elif name not in lacked and name not in found.dropped:
-            found.look(OF_CONSTANTS, constancy=_constancy(holders, reports, policy), **facts)
+            found.look(OF_CONSTANTS, constancy=_constancy(holders, reports, handling), **facts)
     shared = {name: holders for name, holders in columns.items() if name not in lacked}
     found.look((COPIES,), reports=reports, shared=shared, dropped=found.dropped)
     found.names = tuple(name for name in shared if name not in found.dropped)
     if has_states:
-        used = {k: found.states[k] for k in found.names if k in {*found.states} - {*policy.added}}
+        used = {k: found.states[k] for k in found.names if k in {*found.states} - {*handling.added}}
         lone, apart, at_some = _single_states(columns, used)
         found.look(OF_STATES, lone=lone, apart=apart, at_some=at_some)
     if not found.names and not found.problems:
@@ -422,29 +422,29 @@ def _find_states(facts: Mapping[str, Any], found: Findings) -> None:
     found : Findings
         Gets the states, or the column among the continuous ones, or a problem.
     """
-    name, filled, policy = facts["name"], facts["filled"], found.policy
-    if name in policy.number_names and not all(column.is_number for column in filled.values()):
+    name, filled, handling = facts["name"], facts["filled"], found.handling
+    if name in handling.number_names and not all(column.is_number for column in filled.values()):
         return  # found before
-    states = _states_of(filled, policy)
-    if states.are == "empty" and policy.has_blocks and policy.constant_columns == "keep":
+    states = _states_of(filled, handling)
+    if states.are == "empty" and handling.has_blocks and handling.constant_columns == "keep":
         # Its parties lack columns of which they may tell nothing.
         found.dropped[name] = "no value at any party, or too few to be told"
         return
     if states.are == "intervals":
         found.continuous[name] = all(column.whole for column in filled.values())
-        if policy.number_states:
+        if handling.number_states:
             # Numbers whose values are not named may be one number at all parties.
-            constancy = _constancy(facts["holders"], facts["reports"], policy)
+            constancy = _constancy(facts["holders"], facts["reports"], handling)
             found.look(OF_CONSTANTS, constancy=constancy, **facts)
         return
     if states.are == "states":
-        found.states[name] = policy.in_order(name, states.names)
+        found.states[name] = handling.in_order(name, states.names)
         rows = sum(report.rows for report in facts["reports"].values())
         found.look((REPEATED,), name=name, states=states.names, rows=rows, numeric=states.numeric)
     found.look(OF_STATES_OF_A_COLUMN, of=states, **facts)
 
 
-def check_own(party: str, report: TableReport, policy: Policy) -> None:
+def check_own(party: str, report: TableReport, handling: Handling) -> None:
     """Check rows and values of a table, whose problems the party itself must find.
 
     With secure aggregation its report has no numbers by which the server could find them.
@@ -454,12 +454,12 @@ def check_own(party: str, report: TableReport, policy: Policy) -> None:
     party : str
         Its name.
     report : TableReport
-    policy : Policy
+    handling : Handling
     """
-    found, reports = Findings(policy), {party: report}
+    found, reports = Findings(handling), {party: report}
     found.look(OF_ROWS, reports=reports)
     for column in report.columns:
-        if column.is_number or policy.text_columns != "drop":
+        if column.is_number or handling.text_columns != "drop":
             found.look(OF_VALUES, name=column.name, holders={party: column}, reports=reports)
     # The report has the numbers of infinite values.
     problems = [one for one in found.problems if one.text != INFINITE]
@@ -510,11 +510,11 @@ def some_parties(parties: Iterable[str]) -> str:
 # What rules find.
 
 
-def _few_rows(reports: Mapping[str, TableReport], policy: Policy, *, dropped: bool) -> Fields:
+def _few_rows(reports: Mapping[str, TableReport], handling: Handling, *, dropped: bool) -> Fields:
     """Find the parties with too few rows, of whose tables rows were dropped, or none."""
-    needed = f"at least {policy.min_rows} {'is' if policy.min_rows == 1 else 'are'} needed"
+    needed = f"at least {handling.min_rows} {'is' if handling.min_rows == 1 else 'are'} needed"
     for party, report in reports.items():
-        few = report.rows < policy.min_rows and not report.withheld
+        few = report.rows < handling.min_rows and not report.withheld
         if not few or dropped != bool(report.dropped_rows):
             continue
         found: dict[str, Any] = {"party": party, "needed": needed}
@@ -616,11 +616,11 @@ def excluded(name: str) -> Settings:
     return {"exclude": (name,)} if split_names(name) == [name] else NO_OPTION
 
 
-def _as_category(name: str, filled: Holders, policy: Policy) -> Settings:
+def _as_category(name: str, filled: Holders, handling: Handling) -> Settings:
     """Return the options that take a column of text as a category, or leave it out."""
     columns = filled.values()
     kinds = {column.kind for column in columns}
-    if kinds != {"category"} or any(column.texts > policy.max_states for column in columns):
+    if kinds != {"category"} or any(column.texts > handling.max_states for column in columns):
         return excluded(name)
     return {"text_columns": ("keep", "drop")}
 
@@ -661,7 +661,7 @@ def _mixture(
     name: str,
     filled: Holders,
     reports: Mapping[str, TableReport],
-    policy: Policy,
+    handling: Handling,
     texts: Sequence[str],
     numbers: Sequence[str],
 ) -> Fields:
@@ -672,7 +672,7 @@ def _mixture(
         column = filled[party]
         # Whether no two rows have the same text, as far as texts are counted.
         differ = column.kind == "category" and not column.stray
-        differ &= column.texts > policy.max_states or column.texts >= reports[party].rows > 2
+        differ &= column.texts > handling.max_states or column.texts >= reports[party].rows > 2
         names_rows = whole and differ
         ways = ""
         if names_rows:
@@ -680,7 +680,7 @@ def _mixture(
                 ", or leave it out with the option exclude, or name it in the option for its "
                 "role (row_id, series_column), if it names the rows: no two texts are equal"
             )
-        elif policy.text_columns == "keep":
+        elif handling.text_columns == "keep":
             ways = ", or name it in the option categories if its numbers are codes"
         yield {
             "party": party,
@@ -694,7 +694,7 @@ def _mixture(
         }
 
 
-def _texts(name: str, filled: Holders, policy: Policy, texts: Sequence[str]) -> Fields:
+def _texts(name: str, filled: Holders, handling: Handling, texts: Sequence[str]) -> Fields:
     """Find a column that is no number at some party."""
     strays = max(filled[party].stray for party in texts)
     few = f" ({strays} values are no numbers)" if strays else ""
@@ -705,13 +705,15 @@ def _texts(name: str, filled: Holders, policy: Policy, texts: Sequence[str]) -> 
             "kind": WORDS[kind],
             "remedy": stray or TO_NUMBERS.get(kind, ""),
             "where": f"{some_parties(texts)}{few}",
-            "settings": NO_OPTION if stray else _as_category(name, filled, policy),
+            "settings": NO_OPTION if stray else _as_category(name, filled, handling),
         }
 
 
-def _kept_texts(filled: Holders, policy: Policy, texts: Sequence[str], *, declared: bool) -> Fields:
+def _kept_texts(
+    filled: Holders, handling: Handling, texts: Sequence[str], *, declared: bool
+) -> Fields:
     """Find texts among columns that are declared as numbers, or among other kinds of text."""
-    for party in texts if policy.text_columns == "keep" else ():
+    for party in texts if handling.text_columns == "keep" else ():
         kind, first = filled[party].kind, filled[texts[0]].kind
         if declared or kind != first:
             yield {
@@ -723,10 +725,10 @@ def _kept_texts(filled: Holders, policy: Policy, texts: Sequence[str], *, declar
             }
 
 
-def _too_small(column: ColumnReport, report: TableReport, policy: Policy) -> bool:
+def _too_small(column: ColumnReport, report: TableReport, handling: Handling) -> bool:
     """Return whether a column that is not 0 is lost in sums of squares."""
-    gaps = column.missing and policy.missing_values == "fail"
-    infinite = column.infinite and policy.missing_values != "drop"
+    gaps = column.missing and handling.missing_values == "fail"
+    infinite = column.infinite and handling.missing_values != "drop"
     summed = report.has_sums and report.rows_of_means > 0 and column.is_number
     # Of incomplete columns there are no sums.
     if gaps or infinite or not summed or report.is_empty(column) or column.states:
@@ -748,23 +750,23 @@ class _States(NamedTuple):
     numeric: bool = False
 
 
-def _states_of(filled: Holders, policy: Policy) -> _States:
+def _states_of(filled: Holders, handling: Handling) -> _States:
     """Unite the parties' states of a column."""
     kinds = {column.kind for column in filled.values()}
     codes = kinds <= {"category", "numeric"} and _are_codes(filled)
     if (len(kinds) > 1 and not codes) or "other" in kinds:
         return _States("mixed")
-    if not filled and policy.keeps_missing:
+    if not filled and handling.keeps_missing:
         return _States("empty")
     names = sorted_states(state for column in filled.values() for state in column.states)
     hidden, numeric = any(c.hides_states for c in filled.values()), kinds <= {"numeric"}
-    many = len(names) > policy.max_states
-    if policy.discretize and kinds == {"numeric"}:
+    many = len(names) > handling.max_states
+    if handling.discretize and kinds == {"numeric"}:
         # A party hides its states only for one of these two reasons, so that the rule depends on
         # the rows of all parties together alone.
         whole = all(column.whole for column in filled.values())
-        too_fine = not whole and len(names) > policy.discretize
-        too_fine |= len(names) > policy.number_states > 0
+        too_fine = not whole and len(names) > handling.discretize
+        too_fine |= len(names) > handling.number_states > 0
         if hidden or too_fine or many:
             return _States("intervals")
     if hidden:
@@ -773,7 +775,7 @@ def _states_of(filled: Holders, policy: Policy) -> _States:
 
 
 def _hidden(
-    name: str, filled: Holders, reports: Mapping[str, TableReport], policy: Policy, of: _States
+    name: str, filled: Holders, reports: Mapping[str, TableReport], handling: Handling, of: _States
 ) -> Fields:
     """Find that a party has more values than it names."""
     if of.are != "hidden":
@@ -782,31 +784,31 @@ def _hidden(
     party = max(hidden, key=lambda party: hidden[party])
     others = [other for other in hidden if other != party]
     numeric = filled[party].kind == "numeric"
-    fractions = numeric and hidden[party] <= policy.max_states
+    fractions = numeric and hidden[party] <= handling.max_states
     number = f"{hidden[party]} different values"
     if reports[party].withheld:
         # How many values there are is withheld; whether they are whole numbers is not.
         fractions &= not filled[party].whole
         number = "different values that are not named"
-    limit = f"more than max_states={policy.max_states}"
+    limit = f"more than max_states={handling.max_states}"
     if fractions:
         limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
     what = f"{number}, {limit}"
     what += f" (too many at {some_parties(others)} too)" if others else ""
-    if name in policy.number_names:
+    if name in handling.number_names:
         what = "it is declared as numbers, which this method takes as intervals only"
     strays = _strays(filled[party])
     return [
         {
             "party": party,
             "what": what,
-            "remedy": strays or _fewer_states(numeric, hidden[party], fractions, policy),
+            "remedy": strays or _fewer_states(numeric, hidden[party], fractions, handling),
             "settings": NO_OPTION if strays else _as_fewer_states(name, numeric),
         }
     ]
 
 
-def _fewer_states(numeric: bool, count: int, fractions: bool, policy: Policy) -> str:
+def _fewer_states(numeric: bool, count: int, fractions: bool, handling: Handling) -> str:
     """Return the remedy of a column of too many states."""
     ways = []
     if numeric:
@@ -817,13 +819,13 @@ def _fewer_states(numeric: bool, count: int, fractions: bool, policy: Policy) ->
         )
     else:
         ways.append("join values that belong together")
-    if count <= MAX_STATES and not (fractions or policy.has_blocks):
+    if count <= MAX_STATES and not (fractions or handling.has_blocks):
         ways.append("raise max_states")
     return f"{', '.join(ways)}, or drop it"
 
 
-def _repetition_remedy(numeric: bool, count: int, policy: Policy) -> str:
-    bins = policy.discretize or SUGGESTED_BINS
+def _repetition_remedy(numeric: bool, count: int, handling: Handling) -> str:
+    bins = handling.discretize or SUGGESTED_BINS
     if not numeric or count <= bins:
         return "drop it if it only names the rows, else join values that belong together"
     return (
@@ -832,12 +834,14 @@ def _repetition_remedy(numeric: bool, count: int, policy: Policy) -> str:
     )
 
 
-def _repeated(name: str, states: Sequence[str], rows: int, numeric: bool, policy: Policy) -> Fields:
+def _repeated(
+    name: str, states: Sequence[str], rows: int, numeric: bool, handling: Handling
+) -> Fields:
     """Find a category of which no two rows agree; of rows that are withheld, 0, nothing."""
     # Two rows may well differ; where no two of more rows agree there is nothing to count.
     if not len(states) >= rows > 2:
         return ()
-    remedy = _repetition_remedy(numeric, len(states), policy)
+    remedy = _repetition_remedy(numeric, len(states), handling)
     settings = NO_OPTION if numeric else excluded(name)
     return [{"count": len(states), "rows": rows, "remedy": remedy, "settings": settings}]
 
@@ -854,7 +858,9 @@ class Constancy(NamedTuple):
     empty: bool = False
 
 
-def _constancy(holders: Holders, reports: Mapping[str, TableReport], policy: Policy) -> Constancy:
+def _constancy(
+    holders: Holders, reports: Mapping[str, TableReport], handling: Handling
+) -> Constancy:
     """Find where a column has one value only."""
     filled = [
         party
@@ -862,7 +868,7 @@ def _constancy(holders: Holders, reports: Mapping[str, TableReport], policy: Pol
         if reports[party].has_rows and not reports[party].is_empty(column)
     ]
     constant = [party for party in filled if holders[party].distinct_one]
-    if not constant or policy.constant_columns == "keep":
+    if not constant or handling.constant_columns == "keep":
         return Constancy("none", empty=not filled)
     if len(constant) < len(filled):
         # A single row is constant by nature.
@@ -964,13 +970,13 @@ OF_ROWS: tuple[FactRule, ...] = (
         "{count} left after dropping {lost} of {all} rows with missing or infinite values, {worst} "
         "of them in this column",
         remedy="{needed}: fill values in, or remove the column",
-        finds=lambda reports, policy: _few_rows(reports, policy, dropped=True),
+        finds=lambda reports, handling: _few_rows(reports, handling, dropped=True),
         settings={"missing_values": ("em", "keep")},
     ),
     ProblemRule(
         "the table has {count}",
         remedy="{needed}: add rows, or leave this party out",
-        finds=lambda reports, policy: _few_rows(reports, policy, dropped=False),
+        finds=lambda reports, handling: _few_rows(reports, handling, dropped=False),
     ),
 )
 
@@ -1045,15 +1051,15 @@ OF_TEXTS: tuple[FactRule, ...] = (
     ProblemRule(
         "holds {kind}, and the option numbers names it",
         remedy="{remedy}",
-        finds=lambda name, filled, policy, texts: _kept_texts(
-            filled, policy, texts * (name in policy.number_names), declared=True
+        finds=lambda name, filled, handling, texts: _kept_texts(
+            filled, handling, texts * (name in handling.number_names), declared=True
         ),
     ),
     ProblemRule(
         "holds {kind}, but {there}",
         remedy="make it the same everywhere",
-        finds=lambda name, filled, policy, texts: _kept_texts(
-            filled, policy, texts * (name not in policy.number_names), declared=False
+        finds=lambda name, filled, handling, texts: _kept_texts(
+            filled, handling, texts * (name not in handling.number_names), declared=False
         ),
     ),
 )
@@ -1062,20 +1068,20 @@ OF_VALUES: tuple[FactRule, ...] = (
     ProblemRule(
         MISSING,
         remedy=f"{_FILL_IN}; moments and fedges use them, with 'em'",
-        finds=lambda holders, policy: [
+        finds=lambda holders, handling: [
             {"party": party, "amount": column.missing}
             for party, column in holders.items()
-            if column.missing and policy.missing_values == "fail"
+            if column.missing and handling.missing_values == "fail"
         ],
         settings=GAPS,
     ),
     ProblemRule(
         INFINITE,
         remedy=_FILL_IN,
-        finds=lambda holders, policy: [
+        finds=lambda holders, handling: [
             {"party": party, "amount": column.infinite, "assumable": False}
             for party, column in holders.items()
-            if column.infinite and policy.missing_values != "drop"
+            if column.infinite and handling.missing_values != "drop"
         ],
         settings={"missing_values": ("drop",)},
     ),
@@ -1091,10 +1097,10 @@ OF_VALUES: tuple[FactRule, ...] = (
     ProblemRule(
         f"values so small that sums lose them (sums of squares below {SMALLEST:g})",
         remedy="rescale it: give the column a smaller unit, the same at all parties",
-        finds=lambda holders, reports, policy: [
+        finds=lambda holders, reports, handling: [
             {"party": party}
             for party, column in holders.items()
-            if _too_small(column, reports[party], policy)
+            if _too_small(column, reports[party], handling)
         ],
     ),
 )
@@ -1103,9 +1109,9 @@ OF_VALUES: tuple[FactRule, ...] = (
 PARTIES = ProblemRule(
     "its states are the names of the parties with rows, of which there are {count}",
     remedy="leave party_column out, which needs 2 to {most}",
-    finds=lambda names, policy: [
-        {"count": len(names), "most": policy.max_states, "assumable": False}
-    ][: not 1 < len(names) <= policy.max_states],
+    finds=lambda names, handling: [
+        {"count": len(names), "most": handling.max_states, "assumable": False}
+    ][: not 1 < len(names) <= handling.max_states],
 )
 
 REPEATED = ProblemRule(
@@ -1153,11 +1159,11 @@ OF_STATES_OF_A_COLUMN: tuple[FactRule, ...] = (
     ProblemRule(
         "{count} different values in all, more than max_states={most}",
         remedy="{remedy}",
-        finds=lambda name, policy, of: [
+        finds=lambda name, handling, of: [
             {
                 "count": len(of.names),
-                "most": policy.max_states,
-                "remedy": _fewer_states(of.numeric, len(of.names), False, policy),
+                "most": handling.max_states,
+                "remedy": _fewer_states(of.numeric, len(of.names), False, handling),
                 "settings": _as_fewer_states(name, of.numeric),
             }
         ][: of.are == "many"],
@@ -1165,10 +1171,10 @@ OF_STATES_OF_A_COLUMN: tuple[FactRule, ...] = (
     ProblemRule(
         "constant, one state in all rows",
         remedy="remove it, leave such columns out with constant_columns='drop'{kept}",
-        finds=lambda policy, of: [
+        finds=lambda handling, of: [
             {
                 "kept": ", or keep them as isolated nodes with constant_columns='keep'"
-                * (not policy.has_blocks),
+                * (not handling.has_blocks),
             }
         ][: of.are == "states" and len(of.names) == 1],
         settings=NOT_CONSTANT,
@@ -1189,9 +1195,9 @@ OF_CONSTANTS: tuple[FactRule, ...] = (
     ProblemRule(
         NO_VALUE,
         remedy="remove it",
-        finds=lambda name, policy, constancy: (
+        finds=lambda name, handling, constancy: (
             [{"settings": excluded(name), "assumable": False}]
-            if constancy.empty and policy.keeps_missing
+            if constancy.empty and handling.keeps_missing
             else []
         ),
         option="constant_columns",

@@ -29,7 +29,7 @@ from flwr_causal.data.check.columns import (
     type_of,
 )
 from flwr_causal.data.check.far_values import Ends, add_rows
-from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
+from flwr_causal.data.check.handling import MOST_FRACTIONS, Handling
 from flwr_causal.data.check.report import (
     NUMBERS,
     ColumnReport,
@@ -61,14 +61,14 @@ FEWEST_REPEATED = 5
 SHOWN_CELLS = 10
 
 
-def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArray:
+def complete_rows(frame: pd.DataFrame, handling: Handling | None = None) -> BoolArray:
     """Mark the rows that training uses.
 
     Parameters
     ----------
     frame : DataFrame
         n rows.
-    policy : Policy, optional
+    handling : Handling, optional
         With ``missing_values="drop"`` a row counts if it has neither a missing nor an infinite
         value in any column (dropped text columns aside); else all rows count.
 
@@ -76,19 +76,19 @@ def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArra
     -------
     bool array of shape (n,)
     """
-    if policy is None or policy.missing_values != "drop":
+    if handling is None or handling.missing_values != "drop":
         return np.ones(len(frame), dtype=np.bool_)
     kinds, block = _numbers_of(frame)
-    return _complete(frame, kinds, block, policy)
+    return _complete(frame, kinds, block, handling)
 
 
 def _complete(
-    frame: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray, policy: Policy
+    frame: pd.DataFrame, kinds: Sequence[Kind], block: FloatArray, handling: Handling
 ) -> BoolArray:
     complete = np.ones(len(frame), dtype=np.bool_)
-    if policy.missing_values != "drop":
+    if handling.missing_values != "drop":
         return complete
-    if policy.text_columns != "drop":
+    if handling.text_columns != "drop":
         texts = [position for position, kind in enumerate(kinds) if kind not in NUMBERS]
         complete &= frame.iloc[:, texts].notna().to_numpy(dtype=np.bool_).all(axis=1)
     return complete & np.isfinite(block).all(axis=1)
@@ -96,7 +96,7 @@ def _complete(
 
 def describe(
     table: Table,
-    policy: Policy | None = None,
+    handling: Handling | None = None,
     *,
     sums: bool = False,
     states: bool = False,
@@ -109,12 +109,12 @@ def describe(
     table : DataFrame or LargeFile
         The table, as :func:`flwr_causal.data.read.pieces.open_table` returns it. A file is read
         once; with ``states`` all of it is then in memory.
-    policy : Policy, optional
-        The federation's policy: it decides which rows are kept. Default: all must be fine.
+    handling : Handling, optional
+        How the run handles problems: it decides which rows are kept. Default: all must be fine.
     sums : bool
         Compute the sums that centring and scaling need; they then leave the party.
     states : bool
-        Name the different values of each column, as far as :class:`Policy` lets them be named;
+        Name the different values of each column, as far as :class:`Handling` lets them be named;
         they then leave the party. For methods on categories.
     relations : bool
         Say which columns are linear combinations of others, and of which a single row has most of
@@ -130,9 +130,9 @@ def describe(
         For numbers that float64 cannot hold or tell apart, and with ``states`` for a category that
         is no text, number or boolean.
     """
-    policy = policy or Policy()
+    handling = handling or Handling()
     table = whole(table) if states else table
-    found = _Pass(policy, relations=relations)
+    found = _Pass(handling, relations=relations)
     for piece in pieces(table):
         found.add(piece)
     _check_exact(table, found, states=states)
@@ -147,7 +147,7 @@ def describe(
         first = first_with.setdefault(found.digests[position].digest(), position)
         copy_of = None if first == position else first
         if states and kind != "other":
-            facts[position] |= _states(rows[position], name, kind, policy)
+            facts[position] |= _states(rows[position], name, kind, handling)
         columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts[position]))
     dropped = len(table) - found.rows
     needed = max(FEWEST_REPEATED, found.rows / 100)
@@ -210,7 +210,9 @@ def _kept_columns(frame: pd.DataFrame, found: _Pass) -> list[pd.Series]:
     return [column[kept] for column in columns]
 
 
-def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = None) -> FloatArray:
+def prepare(
+    frame: pd.DataFrame, names: Sequence[str], handling: Handling | None = None
+) -> FloatArray:
     """Return exactly the rows that :func:`describe` counted, as numbers.
 
     Parameters
@@ -219,8 +221,8 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
         The party's table.
     names : sequence of str
         The agreed columns, in the agreed order; found by name.
-    policy : Policy, optional
-        The policy that the table was described with.
+    handling : Handling, optional
+        That with which the table was described.
 
     Returns
     -------
@@ -231,7 +233,7 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
     DataError
         A column is absent, doubled, not numeric, or not finite in a row that is kept.
     """
-    kept = complete_rows(frame, policy)
+    kept = complete_rows(frame, handling)
     rows = _columns(frame, names)
     rows = rows if kept.all() else rows[kept]
     if not np.isfinite(rows).all():
@@ -248,16 +250,16 @@ def prepare_columns(
     frame: pd.DataFrame,
     names: Sequence[str],
     states: Sequence[Sequence[str]],
-    policy: Policy | None = None,
+    handling: Handling | None = None,
 ) -> list[FloatArray | IntArray | Codes]:
     """Return exactly the rows that :func:`describe` counted, column by column, each (n,).
 
     Columns with agreed states are the numbers of their states, all others numbers. Parameters and
-    errors are those of :func:`prepare_states`; where the policy keeps missing values, missing
+    errors are those of :func:`prepare_states`; where missing values are kept, missing
     numbers are NaN, and missing states -1.
     """
-    kept = complete_rows(frame, policy)
-    as_missing = policy is not None and policy.keeps_missing
+    kept = complete_rows(frame, handling)
+    as_missing = handling is not None and handling.keeps_missing
     found: list[FloatArray | IntArray | Codes] = []
     for name, agreed, column in zip(names, states, find_columns(frame, names), strict=True):
         rows = column if kept.all() else column[kept]
@@ -276,7 +278,7 @@ def prepare_states(
     frame: pd.DataFrame,
     names: Sequence[str],
     states: Sequence[Sequence[str]],
-    policy: Policy | None = None,
+    handling: Handling | None = None,
     cuts: Mapping[str, FloatArray] | None = None,
 ) -> DiscreteTable:
     """Return exactly the rows that :func:`describe` counted, as states.
@@ -289,8 +291,8 @@ def prepare_states(
         The agreed columns, in the agreed order; found by name.
     states : sequence of sequence of str
         The agreed states of each. Those of a column in ``cuts`` are not looked at.
-    policy : Policy, optional
-        The policy that the table was described with.
+    handling : Handling, optional
+        That with which the table was described.
     cuts : mapping of str to float64 array, optional
         Agreed cut points, ascending, of the columns that are discretised; their states are
         :func:`~flwr_causal.data.check.columns.interval_names` of them.
@@ -307,7 +309,7 @@ def prepare_states(
         value that is not among its states, or no agreed states yet.
     """
     cuts = cuts or {}
-    kept = complete_rows(frame, policy)
+    kept = complete_rows(frame, handling)
     codes = np.zeros((len(names), int(kept.sum())), dtype=np.uint8)
     known = []
     every = bool(kept.all())
@@ -426,8 +428,8 @@ class _Pass:
         Of the same; None unless relations are to be found.
     """
 
-    def __init__(self, policy: Policy, *, relations: bool) -> None:
-        self._policy = policy
+    def __init__(self, handling: Handling, *, relations: bool) -> None:
+        self._handling = handling
         self._relations = relations
         self.names: list[str] = []
         self.kinds: list[Kind] = []
@@ -460,7 +462,7 @@ class _Pass:
         kinds, block = _numbers_of(piece, self.kinds)
         if not self.kept:
             self._begin(piece, kinds, block)
-        kept = _complete(piece, self.kinds, block, self._policy)
+        kept = _complete(piece, self.kinds, block, self._handling)
         self.kept.append(kept)
         missing = np.zeros(len(self.kinds), dtype=np.int64)
         missing[self.places] = np.isnan(block).sum(axis=0)
@@ -491,7 +493,7 @@ class _Pass:
             self.digests[place].update(hashlib.sha1(content, usedforsecurity=False).digest())
             # A missing value is one more; of more than may be states, one more suffices.
             different.update([None] if (codes < 0).any() else [])
-            different.update(texts[: self._policy.max_states + 1])
+            different.update(texts[: self._handling.max_states + 1])
             self._stray[place] = self._stray.get(place, 0) + _numbers_and_others(codes, texts)
         self._missing.append(missing)
 
@@ -511,7 +513,7 @@ class _Pass:
         facts: list[dict[str, Any]] = [{"missing": count} for count in missing.tolist()]
         for place, different in self._texts.items():
             facts[place]["distinct_one"] = len(different) == 1
-            facts[place]["texts"] = min(len(different - {None}), self._policy.max_states + 1)
+            facts[place]["texts"] = min(len(different - {None}), self._handling.max_states + 1)
             numbers, others = self._stray[place].tolist()
             facts[place]["stray"] = others if numbers > others else 0
         for place, ends in zip(self.places, self.ends, strict=True):
@@ -620,19 +622,19 @@ def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
         facts[place]["dominated"] = one
 
 
-def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str, Any]:
+def _states(rows: pd.Series, name: str, kind: Kind, handling: Handling) -> dict[str, Any]:
     """Return the number of different values, what they are like, and the states if few."""
     values, codes = distinct_values(rows, kind)
     types = type_of(rows, kind, values)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
-    few = policy.max_states
-    if kind == "numeric" and name in policy.number_names:
+    few = handling.max_states
+    if kind == "numeric" and name in handling.number_names:
         few = 0
-    elif kind == "numeric" and policy.number_states:
-        few = policy.number_states if whole else 0
+    elif kind == "numeric" and handling.number_states:
+        few = handling.number_states if whole else 0
     elif kind == "numeric" and not whole:
         # Measurements are not categories: their values need not leave the party.
-        few = min(few, policy.discretize or MOST_FRACTIONS)
+        few = min(few, handling.discretize or MOST_FRACTIONS)
     if len(values) > few:
         most = int(np.bincount(codes[codes >= 0]).max(initial=0))
         repeated = kind == "numeric" and most > len(rows) / 2

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.series import Series, SeriesLayout
 
@@ -120,7 +120,7 @@ def perturbed_rows(one: Series, order: int) -> BoolArray:
 def describe_series(
     frame: pd.DataFrame,
     layout: SeriesLayout,
-    policy: Policy | None = None,
+    handling: Handling | None = None,
     *,
     sums: bool = False,
     relations: bool = False,
@@ -138,8 +138,8 @@ def describe_series(
         The party's table.
     layout : SeriesLayout
         The layout of the series. Columns of series, times and phases are not reported.
-    policy : Policy, optional
-        The federation's policy. Default: the default policy.
+    handling : Handling, optional
+        Of the run. Default: the default one.
     sums : bool, default False
         Whether the report holds the sums that centring and scaling need; the sums leave the party.
     relations : bool, default False
@@ -165,16 +165,16 @@ def describe_series(
     ConfigError
         If :func:`centered_rows` raises it.
     """
-    series, warning = long_enough(find_series(frame, layout, policy), layout.order)
+    series, warning = long_enough(find_series(frame, layout, handling), layout.order)
     p = layout.order
     variables = value_columns(frame, layout)
     rows = np.concatenate([one.rows[p:] for one in series])
     # Incomplete rows are dropped already: only columns of texts can have missing values here.
-    states = policy is not None and policy.names_states
-    report = describe(variables.iloc[rows], policy, sums=sums, states=states, relations=relations)
+    states = handling is not None and handling.names_states
+    report = describe(variables.iloc[rows], handling, sums=sums, states=states, relations=relations)
     if states:
         every = describe(
-            variables.iloc[np.concatenate([one.rows for one in series])], policy, states=True
+            variables.iloc[np.concatenate([one.rows for one in series])], handling, states=True
         )
         report = _with_states_of(report, every)
     unlike = tells_levels and _unlike(series, p)

@@ -17,8 +17,8 @@ from flwr_causal.data.check.columns import (
     find_numbers,
     kind_of,
 )
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import complete_rows
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, IncompleteError
@@ -136,7 +136,7 @@ class Series:
 def find_series(
     frame: pd.DataFrame,
     layout: SeriesLayout,
-    policy: Policy | None = None,
+    handling: Handling | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Series]:
     """Return the series of a party's table, in the order in which they first appear.
@@ -147,10 +147,10 @@ def find_series(
         The party's table, as :func:`flwr_causal.data.read.tables.read_table` returns it.
     layout : SeriesLayout
         The layout of the series in the table.
-    policy : Policy, optional
+    handling : Handling, optional
         With ``missing_values="drop"`` rows with a missing or infinite value in any variable are
         dropped, and a new series starts after them, as with ``gaps="split"``; with "em" they are
-        kept. Default: the default policy.
+        kept. Default: the default one.
     names : sequence of str, optional
         The variables. Default: all columns of numbers or booleans without another role. The
         variables do not affect which rows are complete.
@@ -187,7 +187,7 @@ def find_series(
                 )
             first, last = layout.perturbed
             phase = (times.values >= first) & (times.values <= last)
-    complete = _complete(variables, groups, layout, policy or Policy())
+    complete = _complete(variables, groups, layout, handling or Handling())
     if names is None:
         columns = [column for column in all_columns(variables) if kind_of(column) in NUMBERS]
     else:
@@ -330,20 +330,20 @@ def _phase(frame: pd.DataFrame, layout: SeriesLayout) -> BoolArray | None:
 
 
 def _complete(
-    variables: pd.DataFrame, groups: Sequence[IndexArray], layout: SeriesLayout, policy: Policy
+    variables: pd.DataFrame, groups: Sequence[IndexArray], layout: SeriesLayout, handling: Handling
 ) -> BoolArray:
     """Return the rows without missing or infinite values; a DataError unless others are dropped.
 
     Where missing values are kept, all rows.
     """
-    if policy.missing_values == "em":
+    if handling.missing_values == "em":
         return np.ones(len(variables), dtype=np.bool_)
-    if layout.gaps == "split" or policy.missing_values == "drop":
-        dropping = Policy(missing_values="drop", text_columns=policy.text_columns)
+    if layout.gaps == "split" or handling.missing_values == "drop":
+        dropping = Handling(missing_values="drop", text_columns=handling.text_columns)
         return complete_rows(variables, dropping)
     for column in all_columns(variables):
         is_number = kind_of(column) in NUMBERS
-        if not is_number and policy.text_columns != "keep":
+        if not is_number and handling.text_columns != "keep":
             continue
         lacking = column.isna().to_numpy(dtype=np.bool_)
         bad = ~np.isfinite(as_numbers(column)) if is_number else lacking

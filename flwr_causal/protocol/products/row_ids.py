@@ -43,9 +43,9 @@ ALIGN = Exchange(
             dtype="uint8",
         ),
     ),
-    when="parties have ids and a secret",
+    timing="parties have ids and a secret",
     # In fedpc also to weigh combinations of clusters, and to measure how columns depend.
-    only=DIFFERENT
+    when=DIFFERENT
     | When(weights=("auto", "em"), training=("auto", "sums", "one-pass"), trained="") & ~POOLED,
     weight="one",
     same_parties=True,

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
 
 
 def ges_baselines(
-    frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
+    frames: Sequence[pd.DataFrame], names: Sequence[str], handling: Handling
 ) -> Baselines:
     """Return the graphs of GES with BIC on the pooled rows and on each party's own rows."""
-    tables = _coded(frames, names, policy)
+    tables = _coded(frames, names, handling)
     alone = [ges(_as_alone(table), score="bic") for table in tables]
     return Baselines(ges(concatenated(tables), score="bic"), alone, "GES, BIC")
 
@@ -34,11 +34,11 @@ def ges_baselines(
 def bdeu(
     frames: Sequence[pd.DataFrame],
     graph: CausalGraph,
-    policy: Policy,
+    handling: Handling,
     equivalent_sample_size: float,
 ) -> float:
     """Return the BDeu score of a graph on the pooled rows, in nats."""
-    rows = concatenated(_coded(frames, graph.names, policy))
+    rows = concatenated(_coded(frames, graph.names, handling))
     return score_graph(graph, rows, "bdeu", equivalent_sample_size)
 
 
@@ -59,14 +59,16 @@ def _as_alone(table: DiscreteTable) -> DiscreteTable:
 
 
 def _coded(
-    frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
+    frames: Sequence[pd.DataFrame], names: Sequence[str], handling: Handling
 ) -> list[DiscreteTable]:
     """Return the parties' rows, coded by the states of all parties together."""
     # The gaps of other columns are no reason to leave a row out.
     frames = [frame.loc[:, frame.columns.isin(names)] for frame in frames]
     reports = {
-        str(k): describe(frame, policy, states=True) for k, frame in enumerate(frames) if len(frame)
+        str(k): describe(frame, handling, states=True)
+        for k, frame in enumerate(frames)
+        if len(frame)
     }
-    agreement = agree(reports, policy)
+    agreement = agree(reports, handling)
     states = [agreement.states[agreement.names.index(name)] for name in names]
-    return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
+    return [prepare_states(frame, names, states, handling) for frame in frames if len(frame)]

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.strategies.fedges.problem import Standing
     from flwr_causal.strategies.fedges.results import Found
     from flwr_causal.strategies.options import takes
@@ -98,7 +98,7 @@ class FedGES(FedGESTables):
         @takes(FedGESOptions)
         def __init__(self, **options: Any) -> None: ...
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Search for the graph, by the exchanges that the module's docstring lists in their order.
 
         Yields
@@ -153,7 +153,7 @@ class FedGES(FedGESTables):
         network = network_values(fitted, self.options.equivalent_sample_size)
         return fitted.found, network, taken + 1
 
-    def _searched(self, problem: Problem, taken: int) -> Training:
+    def _searched(self, problem: Problem, taken: int) -> Steps:
         """Search on all rows; those with missing cells are completed first."""
         if not self.options.incomplete:
             return (yield from self._chosen(problem, taken))
@@ -162,7 +162,7 @@ class FedGES(FedGESTables):
             return problem.result(found, over=True)
         return (yield from relayed(self._chosen(problem, taken), network))
 
-    def _chosen(self, problem: Problem, taken: int) -> Training:
+    def _chosen(self, problem: Problem, taken: int) -> Steps:
         """Search, ask for tables, and continue by rounds of fusion where the options say so.
 
         The last exchange is kept for the tables. If there is only one, the search has it.
@@ -199,7 +199,7 @@ class FedGES(FedGESTables):
                     fitted = yield from fit(problem, graphs)
         return problem.result(fitted.found if fitted else graphs[0], fitted, over=True)
 
-    def _tested(self, problem: Problem, taken: int, replicate: int) -> Training:
+    def _tested(self, problem: Problem, taken: int, replicate: int) -> Steps:
         """Search, then test independences: there may be hidden common causes.
 
         Where cells are missing the tests are of the rows in which the columns of each are seen: a

@@ -21,7 +21,7 @@ from flwr_causal.strategies.fedges.problem import USED_UP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.strategies.fedges.problem import Problem
     from flwr_causal.strategies.fedges.results import Found
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**22
 
 
-def separations(problem: Problem, found: Found, most: int, replicate: int) -> Training:
+def separations(problem: Problem, found: Found, most: int, replicate: int) -> Steps:
     """Ask for the tables of the tests, and return the graph of their results.
 
     Parameters

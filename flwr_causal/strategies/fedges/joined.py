@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.discrete.joint_states import Members
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.sources.joined import Holders, JoinedMoments
     from flwr_causal.strategies.fedges.problem import Problem
     from flwr_causal.strategies.fedges.results import Found
@@ -82,7 +82,7 @@ def check_required(problem: Problem) -> None:
             )
 
 
-def joined_search(problem: Problem, holders: Holders, replicate: int) -> Training:
+def joined_search(problem: Problem, holders: Holders, replicate: int) -> Steps:
     """Search on the tables of the joined rows.
 
     Parameters

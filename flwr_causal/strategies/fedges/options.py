@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.protocol.fedges import (
     CONTINUES,
     DRIVES,

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flwr_causal.core.ges.fusion import Fusion
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Steps
     from flwr_causal.strategies.fedges.problem import Problem
 
 
 def algorithm_1(
     problem: Problem, fuse: Callable[[Mapping[str, Any], tuple[str, ...]], Fusion], most: int
-) -> Training:
+) -> Steps:
     """Fuse the parties' graphs, round after round, until no party finds a new one.
 
     Parameters

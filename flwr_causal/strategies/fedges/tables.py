@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.options import Baselines
@@ -60,7 +60,7 @@ class FedGESTables(JoiningStrategy):
             needed(self.options.fusion, 1)
         last = self.options.drives and self.options.keep == "last"
         require(not last, "keep", self.options.keep, "'best' for start='driven'")
-        _ = self.policy
+        _ = self.handling
 
     @property
     def pools_rows(self) -> bool:
@@ -78,9 +78,9 @@ class FedGESTables(JoiningStrategy):
         return JoinedCounts
 
     @property
-    def policy(self) -> Policy:
+    def handling(self) -> Handling:
         """How problems of the data are handled; one row is enough for a party."""
-        return replace(super().policy, min_rows=1)
+        return replace(super().handling, min_rows=1)
 
     @property
     def _expected(self) -> Expected:
@@ -119,7 +119,7 @@ class FedGESTables(JoiningStrategy):
             return None
         if self.options.incomplete:
             return super().baselines(tables, names, run_alone)
-        return ges_baselines(tables, names, self.policy)
+        return ges_baselines(tables, names, self.handling)
 
     @property
     def _compared_in(self) -> str:  # type: ignore[override]
@@ -143,4 +143,6 @@ class FedGESTables(JoiningStrategy):
         """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""
         if self._transforms or self.options.incomplete or graph.kind == "pag":
             return {}
-        return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}
+        return {
+            "bdeu": bdeu(list(tables), graph, self.handling, self.options.equivalent_sample_size)
+        }

@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
     from flwr_causal.strategies.fedpc.shared import Circuit
@@ -150,11 +150,11 @@ class FedPC(CausalStrategy):
         return (*super()._parts, *parts_of_training(self.options, None))
 
     @property
-    def policy(self) -> Policy:
+    def handling(self) -> Handling:
         """How problems of the data are handled; one row is enough for a party."""
         bins = self.options.num_bins
-        policy = replace(super().policy, min_rows=1, discretize=bins)
-        return self.contract.completed(self.options, policy)
+        handling = replace(super().handling, min_rows=1, discretize=bins)
+        return self.contract.completed(self.options, handling)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
@@ -177,7 +177,9 @@ class FedPC(CausalStrategy):
             for one in plan.domain.variables
             if one.states is not None and one.name != target
         }
-        found = [*doubts_by(held=columns_of(reports), categories=categories, policy=self.policy)]
+        found = [
+            *doubts_by(held=columns_of(reports), categories=categories, handling=self.handling)
+        ]
         found += lost_by_leaves(plan, categories)
         warnings = (*agreement.warnings, *found)
         differ = plan.facts.countable or plan.class_of_some
@@ -208,7 +210,7 @@ class FedPC(CausalStrategy):
             learners=taken(LearnerOptions, self.options),
         )
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Train a circuit over the parties' columns; `plan_of` chooses the training.
 
         Yields

@@ -8,7 +8,7 @@ from typing import Literal
 from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part, all_but, option
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.runtime.options import CausalOptions, FewRows, Repeated
 from flwr_causal.strategies.variant import OfPaper, VariantOptions
 

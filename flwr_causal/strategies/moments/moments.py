@@ -24,7 +24,7 @@ from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.solvers.ancestral import with_doubts
 from flwr_causal.strategies.moments.solvers.blocks import BlockClasses
-from flwr_causal.strategies.moments.solvers.solver import Outcome
+from flwr_causal.strategies.moments.solvers.solver import Solved
 from flwr_causal.strategies.moments.tables import MomentsTables, with_amounts
 from flwr_causal.strategies.moments.targets import (
     own_graphs,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
     from flwr_causal.strategies.options import takes
@@ -102,7 +102,7 @@ class Moments(MomentsTables):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
         """Add up the parties' second moments, and solve for the graph of all rows.
 
         Yields
@@ -123,7 +123,7 @@ class Moments(MomentsTables):
 
     def _trained(
         self, agreement: Agreement, scores: Sequence[NormalScores] = (), *, replicate: int
-    ) -> Training:
+    ) -> Steps:
         """Train in the units of the agreement: of the data, or of the normal scores given."""
         options, solver = self.options, self.options.solving
         # The parties' sums add up to those of the pooled rows, from which a centralised solver
@@ -138,7 +138,7 @@ class Moments(MomentsTables):
         if skewed and not (scores or replicate):
             outcome = with_amounts(outcome, skewed)
         yield Note({**outcome.info, **products.info})
-        final = partial(Outcome.result, products=products, known=agreement.warnings)
+        final = partial(Solved.result, products=products, known=agreement.warnings)
         if options.local_graphs and not replicate:
             own = own_graphs(products, masks, solver, outcome)
             return replace(final(outcome), heterogeneity=own)

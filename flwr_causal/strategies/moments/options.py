@@ -10,7 +10,7 @@ import numpy as np
 
 from flwr_causal.core.options import changed
 from flwr_causal.core.parts import Part, all_but, option, words
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
+from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns, JoiningOptions
 from flwr_causal.strategies.linear import InterventionOptions
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.handling import Handling
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.moments.solvers.solver import Solver
 
@@ -335,10 +335,10 @@ class MomentsOptions(
         return (*super().role_columns, *own)
 
     def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], policy: Policy
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], handling: Handling
     ) -> Baselines | None:
         """Return the graphs of a search over orders, which ignores weights: None of such rows."""
-        return None if self.weight_column else super().baselines(tables, names, policy)
+        return None if self.weight_column else super().baselines(tables, names, handling)
 
     @property
     def parts(self) -> tuple[type[Part], ...]:

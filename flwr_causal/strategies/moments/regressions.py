@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.logistic import Ascent, Members
     from flwr_causal.core.blocks.search import BlockProblem
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.algorithm import Result, Training
+    from flwr_causal.runtime.algorithm import Result, Steps
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.solvers.solver import Outcome
+    from flwr_causal.strategies.moments.solvers.solver import Solved
 
     Fits = dict[Members, Ascent]
 
@@ -44,10 +44,10 @@ MOST_COMPARED = 4
 
 def by_likelihood(
     products: Products,
-    outcome: Outcome,
+    outcome: Solved,
     problem: BlockProblem | None,
-    result_of: Callable[[Outcome], Result],
-) -> Training:
+    result_of: Callable[[Solved], Result],
+) -> Steps:
     """Choose among the graphs that are near the best one, and fit the categories of the model.
 
     With missing cells the graph stays that of the outcome: a likelihood of the rows in which a
@@ -57,7 +57,7 @@ def by_likelihood(
     Parameters
     ----------
     products : Products
-    outcome : Outcome
+    outcome : Solved
         Of the best Gaussian score.
     problem : BlockProblem or None
         The search for it; None with missing cells.
@@ -88,8 +88,8 @@ def by_likelihood(
 
 
 def _compared(
-    problem: BlockProblem, outcome: Outcome, result: Result, num_rows: int
-) -> Generator[Step, Any, tuple[Fits, Outcome]]:
+    problem: BlockProblem, outcome: Solved, result: Result, num_rows: int
+) -> Generator[Step, Any, tuple[Fits, Solved]]:
     """Return the regressions in the graphs near the best one, and the outcome of the most likely.
 
     ``result`` stands if the run ends before.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
-    from flwr_causal.strategies.moments.solvers.solver import Outcome
+    from flwr_causal.strategies.moments.solvers.solver import Solved
 
 
 class MomentsTables(JoiningStrategy):
@@ -233,7 +233,7 @@ class MomentsTables(JoiningStrategy):
         return with_party_moments(model, agreement, own, design, seen)
 
 
-def with_amounts(outcome: Outcome, skewed: Sequence[str]) -> Outcome:
+def with_amounts(outcome: Solved, skewed: Sequence[str]) -> Solved:
     """Return an outcome with a warning of columns that are skewed, if the graph does not fit."""
     model, p_value = outcome.model, None
     if isinstance(model, LinearModel | BlockModel):

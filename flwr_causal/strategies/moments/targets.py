@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.interventions import Targets
     from flwr_causal.sources.products import Products
-    from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
+    from flwr_causal.strategies.moments.solvers.solver import Solved, Solver
 
 TWO_PARTS = (
     "Mechanisms of two parties were compared: where they differ it is not known which of the two "
@@ -107,7 +107,7 @@ def with_kept_mechanisms(products: Products, masks: EdgeMasks, solver: Solver) -
 
 
 def own_graphs(
-    products: Products, masks: EdgeMasks, solver: Solver, outcome: Outcome
+    products: Products, masks: EdgeMasks, solver: Solver, outcome: Solved
 ) -> Heterogeneity:
     """Return each party's graph beside the common one, and the targets of each party.
 

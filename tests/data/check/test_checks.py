@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from flwr_causal import simulate
 from flwr_causal.data.check.agreement import agree, pool
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe, prepare
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError
 
@@ -19,14 +19,14 @@ def table(seed=0, rows=6, names="abc"):
     return pd.DataFrame(values, columns=list(names))
 
 
-def reports(tables, policy=None, *, sums=True):
-    return {party: describe(frame, policy, sums=sums) for party, frame in tables.items()}
+def reports(tables, handling=None, *, sums=True):
+    return {party: describe(frame, handling, sums=sums) for party, frame in tables.items()}
 
 
-def problems(tables, policy=None, *, sums=True):
+def problems(tables, handling=None, *, sums=True):
     """Return the lines of the error that the tables must lead to."""
     with pytest.raises(DataError) as caught:
-        agree(reports(tables, policy, sums=sums), policy)
+        agree(reports(tables, handling, sums=sums), handling)
     text, _, options = str(caught.value).partition("\nSet ")
     assert bool(options) == bool(caught.value.settings)
     heading, *lines = text.split("\n  ")
@@ -34,8 +34,8 @@ def problems(tables, policy=None, *, sums=True):
     return lines
 
 
-def single_problem(tables, policy=None, **options):
-    lines = problems(tables, policy, **options)
+def single_problem(tables, handling=None, **options):
+    lines = problems(tables, handling, **options)
     assert len(lines) == 1, lines
     return lines[0]
 
@@ -46,7 +46,7 @@ def single_problem(tables, policy=None, **options):
 def test_three_row_federation():
     first = pd.DataFrame({"x10": [1.0, 2.0], "x2": [0.0, 1.0]})
     second = pd.DataFrame({"x2": [5.0], "x10": [6.0]})
-    agreement = agree(reports({"A": first, "B": second}), Policy(min_rows=1))
+    agreement = agree(reports({"A": first, "B": second}), Handling(min_rows=1))
     assert agreement.names == ("x10", "x2")
     assert agreement.kinds == ("numeric", "numeric")
     assert agreement.rows == {"A": 2, "B": 1}
@@ -71,7 +71,7 @@ def test_pooled_moments_equal_those_of_all_rows(sizes, seed, offset, spread):
     rows = offset + spread * rng.standard_normal((sum(sizes), 3))
     parts = np.split(rows, np.cumsum(sizes)[:-1])
     tables = {str(k): pd.DataFrame(part, columns=list("abc")) for k, part in enumerate(parts)}
-    agreement = agree(reports(tables), Policy(min_rows=1))
+    agreement = agree(reports(tables), Handling(min_rows=1))
     # Taking the offset away is exact; numpy's own variance loses digits to it.
     plain = rows - offset
     np.testing.assert_allclose(agreement.mean, rows.mean(axis=0), rtol=1e-12, atol=1e-12 * spread)
@@ -86,10 +86,10 @@ def test_order_of_parties_matters_for_nothing_but_the_order_of_columns(sizes, se
         f"party {k}": table(seed + k, size, names)[rng.permutation(names)]
         for k, size in enumerate(sizes)
     }
-    policy = Policy(min_rows=1)
+    handling = Handling(min_rows=1)
     order = data.draw(st.permutations(list(tables)))
-    one = agree(reports(tables), policy)
-    other = agree(reports({party: tables[party] for party in order}), policy)
+    one = agree(reports(tables), handling)
+    other = agree(reports({party: tables[party] for party in order}), handling)
     assert one.names == tuple(tables["party 0"].columns)
     assert other.names == tuple(tables[order[0]].columns)
     assert list(other.rows) == order
@@ -100,17 +100,19 @@ def test_order_of_parties_matters_for_nothing_but_the_order_of_columns(sizes, se
 
 
 def test_agreement_survives_travel_and_matches_the_prepared_rows():
-    policy = Policy(missing_values="drop", text_columns="drop", unshared_columns="drop")
+    handling = Handling(missing_values="drop", text_columns="drop", unshared_columns="drop")
     A = table(0, 8, "abc")
     A.loc[2, "b"] = np.nan
     A["t"] = "word"
     B = table(1, 5, "cxab")
     B.loc[0, "x"] = np.inf
-    sent = {party: report.to_dict() for party, report in reports({"A": A, "B": B}, policy).items()}
+    sent = {
+        party: report.to_dict() for party, report in reports({"A": A, "B": B}, handling).items()
+    }
     received = {party: TableReport.from_dict(plain) for party, plain in sent.items()}
-    agreement = agree(received, policy)
+    agreement = agree(received, handling)
     assert agreement.names == ("a", "b", "c")
-    rows = [prepare(frame, agreement.names, policy) for frame in (A, B)]
+    rows = [prepare(frame, agreement.names, handling) for frame in (A, B)]
     assert list(agreement.rows.values()) == [len(part) for part in rows] == [7, 4]
     np.testing.assert_allclose(agreement.mean, np.vstack(rows).mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(agreement.variance, np.vstack(rows).var(axis=0), rtol=1e-12)
@@ -163,8 +165,8 @@ def test_missing_and_infinite_values(value, word):
     line = single_problem({"A": table(), "B": B})
     for part in ("party 'B'", "column 'b'", word, "missing_values='drop'"):
         assert part in line
-    policy = Policy(missing_values="drop")
-    agreement = agree(reports({"A": table(), "B": B}, policy), policy)
+    handling = Handling(missing_values="drop")
+    agreement = agree(reports({"A": table(), "B": B}, handling), handling)
     assert agreement.rows == {"A": 6, "B": 4}
 
 
@@ -172,7 +174,7 @@ def test_nothing_left_after_dropping_names_the_worst_column():
     B = table(1)
     B.loc[0, "a"] = np.nan
     B["c"] = np.nan
-    line = single_problem({"A": table(), "B": B}, Policy(missing_values="drop"))
+    line = single_problem({"A": table(), "B": B}, Handling(missing_values="drop"))
     for part in ("party 'B'", "column 'c'", "0 rows left", "6 of 6 rows", "remove the column"):
         assert part in line
 
@@ -182,7 +184,7 @@ def test_too_few_rows(rows, word):
     line = single_problem({"A": table(), "B": table(1, rows)})
     for part in ("party 'B'", "all columns", word, "at least 2", "leave this party out"):
         assert part in line
-    agreement = agree(reports({"A": table(), "B": table(1, rows)}), Policy(min_rows=rows))
+    agreement = agree(reports({"A": table(), "B": table(1, rows)}), Handling(min_rows=rows))
     assert agreement.n == 6 + rows
 
 
@@ -197,8 +199,8 @@ def test_doubled_names():
     lines = problems({"A": table(), "B": B})
     assert "party 'B', column 'a': 2 columns have this name; rename or remove all but one" in lines
     assert len(lines) == 2  # and 'c' is missing
-    # Doubled names have no remedy by policy.
-    keep = Policy("drop", "keep", "keep", "keep", "keep", 0)
+    # Doubled names have no remedy by an option.
+    keep = Handling("drop", "keep", "keep", "keep", "keep", 0)
     assert "have this name" in single_problem({"A": table(), "B": B}, keep)
 
 
@@ -208,8 +210,8 @@ def test_a_column_that_one_party_lacks():
     for part in ("party 'C'", "column 'b'", "missing", "parties 'A', 'B'", "add it"):
         assert part in line
     assert "unshared_columns='drop'" in line
-    assert agree(reports(tables), Policy(unshared_columns="drop")).names == ("a", "c")
-    kept = agree(reports(tables), Policy(unshared_columns="keep"))
+    assert agree(reports(tables), Handling(unshared_columns="drop")).names == ("a", "c")
+    kept = agree(reports(tables), Handling(unshared_columns="keep"))
     assert kept.names == ("a", "b", "c")
     expected = np.concatenate([tables["A"]["b"], tables["B"]["b"]])
     np.testing.assert_allclose(kept.mean[1], expected.mean())
@@ -220,8 +222,8 @@ def test_a_column_that_one_party_has_on_top():
     line = single_problem(tables)
     for part in ("party 'B'", "column 'z'", "not in the table of parties 'A', 'C'", "remove it"):
         assert part in line
-    assert agree(reports(tables), Policy(unshared_columns="drop")).names == ("a", "b", "c")
-    assert agree(reports(tables), Policy(unshared_columns="keep")).names == ("a", "b", "c", "z")
+    assert agree(reports(tables), Handling(unshared_columns="drop")).names == ("a", "b", "c")
+    assert agree(reports(tables), Handling(unshared_columns="keep")).names == ("a", "b", "c", "z")
 
 
 def test_a_misspelt_column_is_recognised():
@@ -241,8 +243,8 @@ def test_text_columns():
     assert "text_columns='drop'" in line
     assert line.endswith("moments with 'keep', fedges, fedpc (docs/choose.md)")
     for how, names in (("drop", "abc"), ("keep", "abct")):
-        policy = Policy(text_columns=how)
-        agreement = agree(reports({"A": A, "B": B}, policy), policy)
+        handling = Handling(text_columns=how)
+        agreement = agree(reports({"A": A, "B": B}, handling), handling)
         assert agreement.names == tuple(names)
     assert agreement.kinds[-1] == "category"
     assert np.isnan(agreement.mean[-1])
@@ -257,7 +259,7 @@ def test_dates_are_not_numbers():
 @pytest.mark.parametrize("how", ["fail", "drop", "keep"])
 def test_parties_that_disagree_on_a_type_fail_under_every_policy(how):
     B = table(1).assign(b=["1", "2", "n/a!", "4", "5", "6"])
-    line = single_problem({"A": table(), "B": B}, Policy(text_columns=how))
+    line = single_problem({"A": table(), "B": B}, Handling(text_columns=how))
     for part in ("party 'B'", "column 'b'", "text", "numbers at party 'A'", "the same everywhere"):
         assert part in line
 
@@ -265,7 +267,7 @@ def test_parties_that_disagree_on_a_type_fail_under_every_policy(how):
 def test_text_here_and_dates_there():
     A = pd.DataFrame({"t": ["x", "y"]})
     B = pd.DataFrame({"t": pd.date_range("2020-01-01", periods=2)})
-    line = single_problem({"A": A, "B": B}, Policy(text_columns="keep"))
+    line = single_problem({"A": A, "B": B}, Handling(text_columns="keep"))
     assert "party 'B', column 't'" in line
     assert "text or categories at party 'A'" in line
 
@@ -273,7 +275,7 @@ def test_text_here_and_dates_there():
 def test_an_empty_column_is_of_no_type():
     A = pd.DataFrame({"t": ["x", "y"], "a": [1.0, 2.0]})
     B = pd.DataFrame({"t": [np.nan, np.nan], "a": [1.0, 4.0]})
-    lines = problems({"A": A, "B": B}, Policy(text_columns="keep"))
+    lines = problems({"A": A, "B": B}, Handling(text_columns="keep"))
     assert lines == [line for line in lines if "2 missing values" in line]
 
 
@@ -282,10 +284,10 @@ def test_constant_means_over_all_parties():
     line = single_problem(constant)
     for part in ("all parties", "column 'b'", "constant", "remove it", "constant_columns='drop'"):
         assert part in line
-    dropped = agree(reports(constant), Policy(constant_columns="drop"))
+    dropped = agree(reports(constant), Handling(constant_columns="drop"))
     assert dropped.names == ("a", "c")
     assert dropped.dropped == {"b": "constant over all parties"}
-    kept = agree(reports(constant), Policy(constant_columns="keep"))
+    kept = agree(reports(constant), Handling(constant_columns="keep"))
     assert kept.variance[1] == 0.0
     assert kept.mean[1] == 0.1
 
@@ -306,17 +308,17 @@ def test_constant_at_every_party_but_different_is_a_warning():
 
 
 def test_constant_text_is_not_compared_across_parties():
-    policy = Policy(text_columns="keep")
+    handling = Handling(text_columns="keep")
     A = table().assign(t="x")
-    (warning,) = agree(reports({"A": A, "B": A}), policy).warnings
+    (warning,) = agree(reports({"A": A, "B": A}), handling).warnings
     assert "'t'" in warning
     assert "not compared" in warning
-    assert "constant" in single_problem({"A": A}, policy)
+    assert "constant" in single_problem({"A": A}, handling)
 
 
 def test_single_rows_are_not_called_constant():
     tables = {str(k): table(k, 1) for k in range(3)}
-    agreement = agree(reports({**tables, "more": table(5)}), Policy(min_rows=1))
+    agreement = agree(reports({**tables, "more": table(5)}), Handling(min_rows=1))
     assert agreement.warnings == ()
 
 
@@ -326,8 +328,12 @@ def test_copies_must_agree_at_every_party():
     line = single_problem({"A": A, "B": B})
     for part in ("all parties", "column 'd'", "'b'", "remove one", "duplicate_columns='drop'"):
         assert part in line
-    assert agree(reports({"A": A, "B": B}), Policy(duplicate_columns="drop")).names == tuple("abc")
-    assert agree(reports({"A": A, "B": B}), Policy(duplicate_columns="keep")).names == tuple("abcd")
+    assert agree(reports({"A": A, "B": B}), Handling(duplicate_columns="drop")).names == tuple(
+        "abc"
+    )
+    assert agree(reports({"A": A, "B": B}), Handling(duplicate_columns="keep")).names == tuple(
+        "abcd"
+    )
     other = table(1, names="abcd")
     assert agree(reports({"A": A, "B": other})).names == tuple("abcd")
     # Equal to 'b' at A and to 'a' at B is no copy.
@@ -347,9 +353,9 @@ def test_overflow(values):
 
 
 def test_no_column_left():
-    policy = Policy(unshared_columns="drop", constant_columns="drop")
+    handling = Handling(unshared_columns="drop", constant_columns="drop")
     line = single_problem(
-        {"A": table(names="ac").assign(c=1.0), "B": table(names="bc").assign(c=1.0)}, policy
+        {"A": table(names="ac").assign(c=1.0), "B": table(names="bc").assign(c=1.0)}, handling
     )
     for part in ("no column is left", "'a' is not in the table of party 'B'", "'c' is constant"):
         assert part in line

@@ -12,20 +12,22 @@ from flwr_causal.core.discrete import cut_points
 from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.data.check.agreement import agree, start_cuts, with_cuts
 from flwr_causal.data.check.columns import interval_names
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import DataError
 
-BINS = Policy(text_columns="keep", constant_columns="keep", min_rows=1, max_states=8, discretize=3)
+BINS = Handling(
+    text_columns="keep", constant_columns="keep", min_rows=1, max_states=8, discretize=3
+)
 
 
-def agreed(tables, policy=BINS):
+def agreed(tables, handling=BINS):
     told = {}
     for party, frame in tables.items():
-        report = describe(frame, policy, sums=policy.discretize > 0, states=True)
+        report = describe(frame, handling, sums=handling.discretize > 0, states=True)
         told[party] = TableReport.from_dict(report.to_dict())
-    return agree(told, policy)
+    return agree(told, handling)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_columns_that_are_discretised():
 
 def test_without_the_option_they_are_problems():
     with pytest.raises(DataError, match=r"column 'length': 70 different values.*discretize=5"):
-        agreed({"a": mixed(70)}, Policy(text_columns="keep"))
+        agreed({"a": mixed(70)}, Handling(text_columns="keep"))
 
 
 @given(
@@ -109,8 +111,8 @@ def test_which_columns_does_not_depend_on_who_has_which_row(distinct, spacing, c
     assert pooled.continuous == (("v",) if expected else ())
     parts = np.split(np.arange(40), sorted(cuts))
     frame = pd.DataFrame({"v": values, "w": rng.integers(0, 2, 40)})
-    policy = replace(BINS, min_rows=0)
-    split = agreed({str(k): frame.iloc[part] for k, part in enumerate(parts)}, policy)
+    handling = replace(BINS, min_rows=0)
+    split = agreed({str(k): frame.iloc[part] for k, part in enumerate(parts)}, handling)
     assert (split.continuous, split.whole) == (pooled.continuous, pooled.whole)
     assert split.states[0] == pooled.states[0]
 

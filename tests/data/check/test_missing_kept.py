@@ -9,12 +9,12 @@ import pytest
 
 from flwr_causal.core.discrete.cut_points import count_up_to, cut_points, finished, step, thresholds
 from flwr_causal.data.check.agreement import agree, start_cuts
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import complete_rows, describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 
-KEEP = Policy(missing_values="keep", text_columns="keep", min_rows=1)
+KEEP = Handling(missing_values="keep", text_columns="keep", min_rows=1)
 NUMBERS = ["a", "b", "c"]
 
 
@@ -22,21 +22,21 @@ def with_states(**fields):
     return replace(KEEP, **fields)
 
 
-def told(tables, policy=KEEP, *, states=False):
+def told(tables, handling=KEEP, *, states=False):
     """What the parties send, after its way."""
     return {
-        party: TableReport.from_dict(describe(frame, policy, sums=True, states=states).to_dict())
+        party: TableReport.from_dict(describe(frame, handling, sums=True, states=states).to_dict())
         for party, frame in tables.items()
     }
 
 
-def agreed(tables, policy=KEEP, *, states=False):
-    return agree(told(tables, policy, states=states), policy)
+def agreed(tables, handling=KEEP, *, states=False):
+    return agree(told(tables, handling, states=states), handling)
 
 
-def problem(tables, policy=KEEP, *, states=False):
+def problem(tables, handling=KEEP, *, states=False):
     with pytest.raises(DataError) as caught:
-        agreed(tables, policy, states=states)
+        agreed(tables, handling, states=states)
     _, *lines = str(caught.value).partition("\nSet ")[0].split("\n  ")
     assert len(lines) == 1, lines
     return lines[0]
@@ -105,7 +105,7 @@ def test_infinite_values_still_fail():
 
 def test_failing_is_the_default():
     frame = pd.DataFrame({"a": [1.0, np.nan, 2.0]})
-    assert "column 'a': 1 missing value" in problem({"A": frame}, Policy())
+    assert "column 'a': 1 missing value" in problem({"A": frame}, Handling())
 
 
 # States of categories, and numbers that are cut into intervals.
@@ -135,7 +135,7 @@ def test_a_column_that_is_empty_everywhere_is_a_problem(values):
     assert agreed({"A": frame, "B": other}, STATES, states=True).states[1] == ("x", "y")
 
 
-# Which numbers pass for states: see `Policy.number_states`.
+# Which numbers pass for states: see `Handling.number_states`.
 
 
 def test_numbers_that_are_not_whole_are_never_named():
@@ -170,7 +170,7 @@ def test_text_is_named_up_to_the_most_states():
 @pytest.mark.parametrize("value", [-1, 2.5, True])
 def test_number_states_is_a_whole_number(value):
     with pytest.raises(ConfigError, match="'number_states' is"):
-        Policy(number_states=value)
+        Handling(number_states=value)
 
 
 def test_intervals_are_even_in_what_is_there():

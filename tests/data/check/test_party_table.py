@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.columns import kind_of
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, stray_cells
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 
-DROP = Policy(missing_values="drop")
+DROP = Handling(missing_values="drop")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_missing_values_drop_decides_rows_for_the_whole_table():
     )
     assert complete_rows(frame).all()
     assert complete_rows(frame, DROP).tolist() == [True, False, True, False, False]
-    without_text = Policy(missing_values="drop", text_columns="drop")
+    without_text = Handling(missing_values="drop", text_columns="drop")
     assert complete_rows(frame, without_text).tolist() == [True, False, True, False, True]
     report = describe(frame, without_text, sums=True)
     assert (report.rows, report.dropped_rows) == (3, 2)
@@ -180,8 +180,8 @@ COLUMNS = st.sampled_from(
 )
 def test_report_round_trips_and_counts_what_prepare_returns(columns, sums, missing, text):
     frame = pd.DataFrame({f"c{j}": pd.Series(column) for j, column in enumerate(columns)})
-    policy = Policy(missing_values=missing, text_columns=text)
-    report = describe(frame, policy, sums=sums)
+    handling = Handling(missing_values=missing, text_columns=text)
+    report = describe(frame, handling, sums=sums)
     plain = report.to_dict()
     for value in plain.values():
         entries = value if type(value) is list else [value]
@@ -191,7 +191,7 @@ def test_report_round_trips_and_counts_what_prepare_returns(columns, sums, missi
     assert TableReport.from_dict(plain) == report
     if missing == "drop":
         usable = [column.name for column in report.columns if column.is_number]
-        rows = prepare(frame, usable, policy)
+        rows = prepare(frame, usable, handling)
         assert len(rows) == report.rows
         if sums:
             for values, name in zip(rows.T, usable, strict=True):
@@ -229,22 +229,22 @@ def test_duplicate_names_are_kept_apart():
 
 
 def test_policy_round_trips_and_refuses_unknown_values():
-    policy = Policy(missing_values="drop", constant_columns="keep", min_rows=5)
-    plain = to_plain(policy)
-    assert from_plain(Policy, plain) == policy
+    handling = Handling(missing_values="drop", constant_columns="keep", min_rows=5)
+    plain = to_plain(handling)
+    assert from_plain(Handling, plain) == handling
     assert {type(value) for value in plain.values()} == {str, int, bool}
     with pytest.raises(ConfigError, match="'missing_values' is 'fill'; it must be 'fail' or"):
-        Policy(missing_values="fill")
+        Handling(missing_values="fill")
     with pytest.raises(ConfigError, match="'text_columns' is 'no'; it must be 'fail' or 'drop'"):
-        Policy(text_columns="no")
+        Handling(text_columns="no")
     with pytest.raises(ConfigError, match="'min_rows' is -1; it must be 0 or more"):
-        Policy(min_rows=-1)
+        Handling(min_rows=-1)
     with pytest.raises(ConfigError, match="'min_rows' is True"):
-        Policy(min_rows=True)
+        Handling(min_rows=True)
     with pytest.raises(ConfigError, match="no option 'outliers'"):
-        from_plain(Policy, {**plain, "outliers": "drop"})
+        from_plain(Handling, {**plain, "outliers": "drop"})
     with pytest.raises(ConfigError, match="'min_rows' is None"):
-        from_plain(Policy, {k: v for k, v in plain.items() if k != "min_rows"})
+        from_plain(Handling, {k: v for k, v in plain.items() if k != "min_rows"})
 
 
 def stray_of(values, **options):
@@ -255,18 +255,18 @@ def stray_of(values, **options):
 
 @pytest.mark.parametrize("states", [False, True])
 def test_stray_cells_are_counted_in_the_report_and_shown_at_the_party_alone(states):
-    policy = Policy(text_columns="keep", missing_values="keep")
+    handling = Handling(text_columns="keep", missing_values="keep")
     values = ["1", "2.5", "12,5", "7", None, "NA", "1e3", "7,0"]
-    count, cells = stray_of(values, policy=policy, states=states)
+    count, cells = stray_of(values, handling=handling, states=states)
     assert count == 2
     assert cells == [("b", 3, "12,5"), ("b", 8, "7,0")]
-    sent = describe(pd.DataFrame({"b": values}), policy).to_dict()
+    sent = describe(pd.DataFrame({"b": values}), handling).to_dict()
     assert sent["stray"] == [2]
     assert "12,5" not in str(sent)
     # Numbers and texts in one column of objects.
-    assert stray_of([1, 2.5, "x", 4], policy=policy)[1] == [("b", 3, "x")]
+    assert stray_of([1, 2.5, "x", 4], handling=handling)[1] == [("b", 3, "x")]
 
 
 @pytest.mark.parametrize("values", [["1", "2", "3"], ["a", "b", "1"], ["1", "x"], [1, 2], []])
 def test_text_and_numbers_have_no_stray_cells(values):
-    assert stray_of(values, policy=Policy(text_columns="keep")) == (0, [])
+    assert stray_of(values, handling=Handling(text_columns="keep")) == (0, [])

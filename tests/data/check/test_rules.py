@@ -10,8 +10,8 @@ import pytest
 from flwr_causal.data.check import checks
 from flwr_causal.data.check.agreement import leave_out
 from flwr_causal.data.check.checks import RULES, examine
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import DataError
 
 ROWS = 8
@@ -29,30 +29,31 @@ def numbers(**columns):
 
 def looked(*tables, also=None, **options):
     """Return what applies the rules to these tables, with other facts in each report."""
-    policy = Policy(**options)
+    handling = Handling(**options)
 
     def look():
-        reports = {f"p{k}": describe(one, policy, sums=True) for k, one in enumerate(tables)}
-        return examine({p: replace(one, **also or {}) for p, one in reports.items()}, policy)
+        reports = {f"p{k}": describe(one, handling, sums=True) for k, one in enumerate(tables)}
+        return examine({p: replace(one, **also or {}) for p, one in reports.items()}, handling)
 
     return look
 
 
 def of_states(*columns, **options):
     """The same of tables of two categories, the second one with these values at each party."""
-    policy = Policy(**{**KEEP, "names_states": True, **options})
+    handling = Handling(**{**KEEP, "names_states": True, **options})
     tables = [pd.DataFrame({"sex": SEX, "ill": ill}) for ill in columns]
 
     def look():
         return examine(
-            {f"p{k}": describe(one, policy, states=True) for k, one in enumerate(tables)}, policy
+            {f"p{k}": describe(one, handling, states=True) for k, one in enumerate(tables)},
+            handling,
         )
 
     return look
 
 
 def left_out(*names):
-    return lambda: leave_out(names, Policy())
+    return lambda: leave_out(names, Handling())
 
 
 GOOD, GOOD_STATES = looked(numbers(), numbers()), of_states(ILL, ILL)

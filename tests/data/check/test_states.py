@@ -12,8 +12,8 @@ from flwr_causal.contract.report import pack_states, unpack_states
 from flwr_causal.core.discrete.discrete import as_discrete, sorted_states, state_name
 from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.agreement import agree
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe, prepare_states
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 
@@ -23,29 +23,29 @@ def states_of(column):
     return sorted_states(state_name(value) for value in column)
 
 
-KEEP = Policy(text_columns="keep", constant_columns="keep", duplicate_columns="keep", min_rows=1)
+KEEP = Handling(text_columns="keep", constant_columns="keep", duplicate_columns="keep", min_rows=1)
 
 
 def changed(**fields):
     return replace(KEEP, **fields)
 
 
-def reports(tables, policy=KEEP):
+def reports(tables, handling=KEEP):
     told = {}
     for party, frame in tables.items():
-        report = describe(frame, policy, states=True)
+        report = describe(frame, handling, states=True)
         told[party] = TableReport.from_dict(report.to_dict())
         assert told[party] == report
     return told
 
 
-def agreed(tables, policy=KEEP):
-    return agree(reports(tables, policy), policy)
+def agreed(tables, handling=KEEP):
+    return agree(reports(tables, handling), handling)
 
 
-def single_problem(tables, policy=KEEP):
+def single_problem(tables, handling=KEEP):
     with pytest.raises(DataError) as caught:
-        agreed(tables, policy)
+        agreed(tables, handling)
     _, *lines = str(caught.value).partition("\nSet ")[0].split("\n  ")
     assert len(lines) == 1, lines
     return lines[0]
@@ -118,10 +118,10 @@ def test_what_will_be_discretised_is_not_named():
 
 def test_states_are_those_of_the_kept_rows():
     frame = frame_of(t=["u", "v", "w", "u"], x=[1.0, np.nan, 2.0, 1.0], b=[True, None, True, False])
-    policy = changed(missing_values="drop")
-    t, x, b = describe(frame, policy, states=True).columns
+    handling = changed(missing_values="drop")
+    t, x, b = describe(frame, handling, states=True).columns
     assert (t.states, x.states, b.states) == (("u", "w"), ("1", "2"), ("False", "True"))
-    table = prepare_states(frame, ["x", "t"], [("0", "1", "2"), ("u", "w")], policy)
+    table = prepare_states(frame, ["x", "t"], [("0", "1", "2"), ("u", "w")], handling)
     assert table.codes.tolist() == [[1, 2, 1], [0, 1, 0]]
 
 
@@ -163,14 +163,16 @@ VALUES = st.sampled_from(["red", "green", "1", "10", "9", "", "Ünï", "-2.5"])
 def test_a_union_of_states_is_that_of_all_rows(rows, cuts):
     # Each twice, since a column in which no value occurs twice is refused.
     whole = pd.DataFrame(rows * 2, columns=["t", "k", "b"])
-    policy = changed(min_rows=0)
-    pooled = agreed({"all": whole}, policy)
+    handling = changed(min_rows=0)
+    pooled = agreed({"all": whole}, handling)
     parts = np.split(np.arange(len(whole)), sorted(cuts))
     split = {str(k): whole.iloc[part] for k, part in enumerate(parts)}
-    agreement = agreed(split, policy)
+    agreement = agreed(split, handling)
     assert agreement.states == pooled.states == tuple(states_of(whole[n]) for n in whole)
     assert agreement.kinds == pooled.kinds
-    tables = [prepare_states(f, agreement.names, agreement.states, policy) for f in split.values()]
+    tables = [
+        prepare_states(f, agreement.names, agreement.states, handling) for f in split.values()
+    ]
     together = np.concatenate([table.codes for table in tables], axis=1)
     np.testing.assert_array_equal(together, as_discrete(whole).codes)
     assert [table.num_rows for table in tables] == list(agreement.rows.values())
@@ -247,8 +249,8 @@ def test_a_state_of_its_own_for_every_row():
     numbers = frame_of(v=np.arange(20), k=[1, 2] * 10)
     line = single_problem({"a": numbers})
     assert "drop it if it only numbers the rows, else set discretize=5 and max_states below" in line
-    policy = changed(discretize=5, max_states=19)
-    assert agreed({"a": numbers}, policy).continuous == ("v",)
+    handling = changed(discretize=5, max_states=19)
+    assert agreed({"a": numbers}, handling).continuous == ("v",)
 
 
 @pytest.mark.parametrize(("count", "fine"), [(10, True), (11, False)])
@@ -352,19 +354,19 @@ def test_many_such_columns_make_one_warning_of_each_sort():
     assert "and 15 more" in some
 
 
-# ---------------------------------------------------------------- the policy
+# ---------------------------------------------------------------- the handling
 
 
 def test_policy():
     with pytest.raises(ConfigError, match="max_states is 1: give 2 to 256"):
-        Policy(max_states=1)
+        Handling(max_states=1)
     with pytest.raises(ConfigError, match="max_states is 257"):
-        Policy(max_states=257)
+        Handling(max_states=257)
     with pytest.raises(ConfigError, match="'max_states' is True; it must be a whole number"):
-        Policy(max_states=True)
+        Handling(max_states=True)
     with pytest.raises(ConfigError, match=r"discretize is 1: give 2 to 64 intervals.*or 0"):
-        Policy(discretize=1)
+        Handling(discretize=1)
     with pytest.raises(ConfigError, match="discretize is 9: give 2 to 8"):
-        Policy(max_states=8, discretize=9)
-    policy = Policy(max_states=63, discretize=5)
-    assert from_plain(Policy, to_plain(policy)) == policy
+        Handling(max_states=8, discretize=9)
+    handling = Handling(max_states=63, discretize=5)
+    assert from_plain(Handling, to_plain(handling)) == handling

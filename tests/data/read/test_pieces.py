@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.data.read.pieces import LargeFile, joined, open_table, pieces, whole
 from flwr_causal.data.read.tables import read_table
@@ -72,21 +72,21 @@ def test_a_large_file_has_the_rows_of_the_same_table_in_memory(save):
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["fail", "drop", "keep"])
 def test_a_report_does_not_depend_on_where_the_rows_stand(save, missing):
-    policy = Policy(missing_values=missing)
+    handling = Handling(missing_values=missing)
     options = {"sums": True, "relations": True}
-    found = describe(open_table(save(mixed())), policy, **options)
-    assert found == describe(mixed(), policy, **options)
+    found = describe(open_table(save(mixed())), handling, **options)
+    assert found == describe(mixed(), handling, **options)
 
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("missing", ["fail", "drop", "keep"])
 @pytest.mark.parametrize("size", [1, 7, 300, 700])
 def test_a_report_does_not_depend_on_the_size_of_pieces(monkeypatch, missing, size):
-    policy = Policy(missing_values=missing)
+    handling = Handling(missing_values=missing)
     monkeypatch.setattr(reading, "PIECE", 10**6)
-    at_once = describe(mixed(), policy, sums=True, relations=True)
+    at_once = describe(mixed(), handling, sums=True, relations=True)
     monkeypatch.setattr(reading, "PIECE", size)
-    found = describe(mixed(), policy, sums=True, relations=True)
+    found = describe(mixed(), handling, sums=True, relations=True)
     assert found.rows == at_once.rows == (98 if missing == "drop" else 101)
     for own, other in zip(found.columns, at_once.columns, strict=True):
         assert own.squares == pytest.approx(other.squares, rel=1e-12)

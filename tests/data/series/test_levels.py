@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.check.agreement import agree, pool
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.series import levels
@@ -241,9 +241,11 @@ def test_problems_of_tables_are_found_as_ever():
     fine = pd.DataFrame({"t": range(4), "a": [1.0, 2.0, 4.0, 3.0], "b": [1.0, 0.0, 0.0, 1.0]})
     layout = SeriesLayout(time_column="t")
 
-    def agreed(*frames, policy=None):
-        reports = {str(k): describe_series(frame, layout, policy) for k, frame in enumerate(frames)}
-        return agree(reports, policy)
+    def agreed(*frames, handling=None):
+        reports = {
+            str(k): describe_series(frame, layout, handling) for k, frame in enumerate(frames)
+        }
+        return agree(reports, handling)
 
     assert agreed(fine, fine).names == ("a", "b")
     with pytest.raises(DataError, match="party '1', column 'b': missing"):
@@ -252,14 +254,14 @@ def test_problems_of_tables_are_found_as_ever():
         agreed(fine.assign(b=["u", "v", "u", "v"]))
     with pytest.raises(DataError, match="column 'b': constant"):
         agreed(fine.assign(b=1.0))
-    dropping = Policy(text_columns="drop", missing_values="drop")
+    dropping = Handling(text_columns="drop", missing_values="drop")
     texts = fine.assign(b=["u", None, "u", "v"])
-    assert agreed(texts, policy=dropping).rows == {"0": 3}
+    assert agreed(texts, handling=dropping).rows == {"0": 3}
     holed = pd.concat([fine, fine.assign(t=range(4, 8))]).assign(b=range(8)).reset_index(drop=True)
     holed.loc[3, "b"] = np.nan
     with pytest.raises(DataError, match="'b': missing in series 1 of 1, step 4"):
         agreed(holed)
-    agreement = agreed(holed, policy=Policy(missing_values="drop"))
+    agreement = agreed(holed, handling=Handling(missing_values="drop"))
     assert agreement.rows == {"0": 2 + 3}
     assert agreement.warnings == ()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import (
@@ -217,12 +217,12 @@ def test_missing_and_infinite_values_within_a_series():
     with pytest.raises(DataError, match=r"'b': infinite in series 1 of 1, step 3 .*2 such values"):
         find_series(frame, SeriesLayout())
     assert found(frame, SeriesLayout(gaps="split")) == [[1, 2], [4]]
-    assert found(frame, SeriesLayout(), policy=Policy(missing_values="drop")) == [[1, 2], [4]]
+    assert found(frame, SeriesLayout(), handling=Handling(missing_values="drop")) == [[1, 2], [4]]
     # the rows do not depend on which of the columns were agreed on
     assert found(frame, SeriesLayout(gaps="split"), names=["a"]) == [[1, 2], [4]]
     texts = frame.assign(b=["u", None, "v", "w", "x"])
-    dropping = Policy(missing_values="drop", text_columns="drop")
-    assert found(texts, SeriesLayout(), policy=dropping) == [[1, 2, 3, 4, 5]]
+    dropping = Handling(missing_values="drop", text_columns="drop")
+    assert found(texts, SeriesLayout(), handling=dropping) == [[1, 2, 3, 4, 5]]
     # a gap in time and a missing row at the same place cut once
     both = timed([0, 1, 2, 5, 6])
     both.loc[2, "a"] = np.nan

@@ -454,7 +454,7 @@ class ThresholdExchange(SumsExchange):
 
     name = "threshold"
     most = 1
-    only = When(decision="macro-f1")
+    when = When(decision="macro-f1")
     summed = THRESHOLD_SUMS
 
     kind: ClassVar[type[Features]]
@@ -485,7 +485,7 @@ class ChoiceExchange(SumsExchange):
 
     name = "choice"
     most = 1
-    only = When(head="auto")
+    when = When(head="auto")
     summed = CHOICE_SUMS
 
     kind: ClassVar[type[Features]]
@@ -537,7 +537,7 @@ class HeadExchange(SumsExchange):
     """One Newton step of a head. A subclass defines ``kind``, the features."""
 
     name = "head"
-    only = HAS_HEAD
+    when = HAS_HEAD
     summed = HEAD_SUMS
 
     kind: ClassVar[type[Features]]

@@ -197,7 +197,7 @@ class SumsExchange(ABC):
     sent: ClassVar[tuple[Sent, ...]] = ()
     summed: ClassVar[tuple[Disclosure, ...]]
     #: Which runs of the learner have it, by their options.
-    only: ClassVar[Condition] = ALWAYS
+    when: ClassVar[Condition] = ALWAYS
     #: How many different requests a party answers in a training; None: any number.
     most: ClassVar[int | None] = None
 
@@ -212,7 +212,7 @@ class SumsExchange(ABC):
             cls.sent,
             cls.summed,
             most=cls.most,
-            only=cls.only,
+            when=cls.when,
             same_parties=True,
         )
 

@@ -13,7 +13,7 @@ from flwr_causal.core.options import number_or_none
 from flwr_causal.core.parts import all_but
 from flwr_causal.doubts.graphs import plausible
 from flwr_causal.strategies.moments.solvers.penalised import Sparse
-from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
+from flwr_causal.strategies.moments.solvers.solver import Solved, Solver
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -39,7 +39,7 @@ class Additive(Sparse, Solver):
     threshold: float = THRESHOLD
     standardize: bool = False
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Find the graph; z has five functions of each variable."""
         agreement, design = products.agreement, products.design
         spread = np.ones(len(agreement.names))
@@ -63,6 +63,4 @@ class Additive(Sparse, Solver):
         # Strengths are in the units of what is explained.
         graph, warnings = plausible(graph, 1 / spread, masks)
         loss = turning_loss(moments, graph.adjacency, masks.allowed, graph.names)
-        return Outcome(
-            moments, replace(graph, turning_loss=loss), None, scores, tuple(warnings), {}
-        )
+        return Solved(moments, replace(graph, turning_loss=loss), None, scores, tuple(warnings), {})

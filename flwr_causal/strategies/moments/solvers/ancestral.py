@@ -20,7 +20,7 @@ from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import changed_mechanisms
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
+from flwr_causal.strategies.moments.solvers.solver import Solved, Solver
 
 if TYPE_CHECKING:
     from flwr_causal.core.ges.ancestral_search import PagSource
@@ -49,7 +49,7 @@ class Ancestral(Solver):
     knowledge: Knowledge | None = None
     confirm: bool = True
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Find the graph by the knowledge itself, whose tiers say more than masks of edges."""
         moments, design = products.moments, products.design
         assert isinstance(moments, Moments)
@@ -61,9 +61,9 @@ class Ancestral(Solver):
         else:
             plain = in_units(moments, products.agreement.mean, design.scale)
             system = AncestralModel(graph, distinct(plain)[0][0])
-        return Outcome(moments, graph, system, np.abs(graph.weights), (), {})
+        return Solved(moments, graph, system, np.abs(graph.weights), (), {})
 
-    def settled(self, outcome: Outcome) -> Ancestral:
+    def settled(self, outcome: Solved) -> Ancestral:
         """Replicates do not confirm marks: they are draws themselves."""
         return replace(self, confirm=False)
 
@@ -83,14 +83,14 @@ def _source(moments: Moments, products: Products, *, blocks: bool, **options: An
 
 
 def with_doubts(
-    products: Products, outcome: Outcome, knowledge: Knowledge | None, *, blocks: bool
-) -> Outcome:
+    products: Products, outcome: Solved, knowledge: Knowledge | None, *, blocks: bool
+) -> Solved:
     """Return the outcome with the evidence for hidden common causes against its graph, if anything.
 
     Parameters
     ----------
     products : Products
-    outcome : Outcome
+    outcome : Solved
         Of a search by the BIC. With lags its graph within a step is checked, given the past; under
         interventions on the rows on which nothing acted.
     knowledge : Knowledge, optional
@@ -121,7 +121,7 @@ def with_doubts(
     return outcome._replace(warnings=(*warnings, *outcome.warnings), info=info)
 
 
-def _checked_moments(products: Products, outcome: Outcome) -> Moments | None:
+def _checked_moments(products: Products, outcome: Solved) -> Moments | None:
     """Return the moments of the rows on which nothing acted; None where there are none."""
     agreement = products.agreement
     if isinstance(outcome.moments, Moments):

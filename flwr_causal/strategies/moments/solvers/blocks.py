@@ -18,7 +18,7 @@ from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.local_graphs import OwnSearch
 from flwr_causal.strategies.moments.solvers.classes import SearchedClass
-from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
+from flwr_causal.strategies.moments.solvers.solver import Solved, Solver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class BlockClasses(SearchedClass, Solver):
         """An edge between functions costs nine times as much, which hides what contradicts it."""
         return self.model == "linear"
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Find the equivalence class of numbers and categories.
 
         There is no fitted system of lags under interventions; nor with differential privacy, whose
@@ -63,7 +63,7 @@ class BlockClasses(SearchedClass, Solver):
         if system is not None and self.model == "linear":
             warnings = doubts_of(variables=variables, moments=own, edges=system.edges)
         info = target_info(products.agreement)
-        return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)
+        return Solved(own, found.graph, system, found.strengths, tuple(warnings), info)
 
     def problem(self, products: Products, masks: EdgeMasks) -> BlockProblem:
         """Return the search for the class of all rows."""
@@ -82,7 +82,7 @@ class BlockClasses(SearchedClass, Solver):
         """Return the class, given moments for each variable and the targets of interventions."""
         return stacked_edges(self._problem(products, masks, own, acted).best().graph)
 
-    def own_search(self, products: Products, masks: EdgeMasks, outcome: Outcome) -> OwnSearch:
+    def own_search(self, products: Products, masks: EdgeMasks, outcome: Solved) -> OwnSearch:
         """Return the search for the class of a single party."""
         design, d = products.design, len(outcome.graph.names)
 

@@ -23,7 +23,7 @@ from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.linear import fitted_system
 from flwr_causal.strategies.local_graphs import OwnSearch
 from flwr_causal.strategies.moments.solvers.orders import SearchOfEdges
-from flwr_causal.strategies.moments.solvers.solver import Outcome, Solver
+from flwr_causal.strategies.moments.solvers.solver import Solved, Solver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ class GreedyClasses(GreedyClass, Solver):
         """The arguments of the search."""
         return {"by_orders": False, "least_effect": 0.0, "max_parents": self.max_parents}
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Find the equivalence class of the columns, with lags or without.
 
         The lags are not modelled themselves: there are no edges among them, and their edges into
@@ -88,7 +88,7 @@ class GreedyClasses(GreedyClass, Solver):
         model = replace(model, marks=graph.adjacency)
         strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
         warnings = tuple(doubts_of(graph=member, n=agreement.n))
-        return Outcome(own, graph, model, strengths, warnings, target_info(agreement))
+        return Solved(own, graph, model, strengths, warnings, target_info(agreement))
 
     def marks(
         self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
@@ -97,7 +97,7 @@ class GreedyClasses(GreedyClass, Solver):
         d = acted.shape[1]
         return self._class_of(_with_lags(own), masks, acted).marks[:, :d]
 
-    def own_search(self, products: Products, masks: EdgeMasks, outcome: Outcome) -> OwnSearch:
+    def own_search(self, products: Products, masks: EdgeMasks, outcome: Solved) -> OwnSearch:
         """Return the search for the class of a single party."""
         columns, widths = products.design.columns, products.design.widths
 

@@ -14,7 +14,7 @@ from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part
 from flwr_causal.doubts.graphs import doubts_of
 from flwr_causal.sources.products import target_info
-from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
+from flwr_causal.strategies.moments.solvers.solver import Solved, WeightSolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ class Orders(SearchOfEdges, WeightSolver):
         """Return whether the graph has the best BIC."""
         return True
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Search over orders from several starts; subclasses may leave edges out."""
         moments = products.moments
         search = search_orders(moments, masks, least_effect=self.least_effect)
@@ -83,7 +83,7 @@ class Orders(SearchOfEdges, WeightSolver):
         weights = least_squares(moments, edges)[0]
         graph = finish(moments, weights, threshold=self.threshold, masks=masks, refit=True)
         info = {**search.info, **info, **target_info(products.agreement)}
-        found = Outcome(moments, graph, None, search.strengths, tuple(warnings), info)
+        found = Solved(moments, graph, None, search.strengths, tuple(warnings), info)
         return self.fitted(products, masks, found, search)
 
     def _stable(
@@ -120,6 +120,6 @@ class StableOrders(StableEdges, Orders):
         said = doubts_of(names=moments.names, edges=edges, unstable=unstable)
         return edges & ~unstable, info, said
 
-    def settled(self, outcome: Outcome) -> StableOrders:
+    def settled(self, outcome: Solved) -> StableOrders:
         """Replicates keep all edges: they are draws themselves."""
         return replace(self, stability=0.0)

@@ -17,7 +17,7 @@ from flwr_causal.core.linear.selection import (
 )
 from flwr_causal.core.parts import Part, option
 from flwr_causal.sources.products import target_info
-from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
+from flwr_causal.strategies.moments.solvers.solver import Solved, WeightSolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,16 +77,16 @@ class Penalised(Sparse, WeightSolver):
         """Two to choose the sparsity by held-out rows."""
         return 2 if self.sparsity == "held-out" else 1
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Choose the sparsity, and minimise."""
         moments, sparsity = products.moments, self._sparsity(products, masks)
         graph = self._minimum(moments, masks, sparsity)
         assert graph.raw_weights is not None
         scores = np.abs(graph.raw_weights)
         info = {"sparsity": sparsity, **target_info(products.agreement)}
-        return self.fitted(products, masks, Outcome(moments, graph, None, scores, (), info))
+        return self.fitted(products, masks, Solved(moments, graph, None, scores, (), info))
 
-    def settled(self, outcome: Outcome) -> Penalised:
+    def settled(self, outcome: Solved) -> Penalised:
         """Replicates have the sparsity of the main training."""
         return replace(self, sparsity=outcome.info["sparsity"])
 

@@ -17,7 +17,7 @@ from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.moments.solvers.orders import SearchOfEdges
 from flwr_causal.strategies.moments.solvers.penalised import Sparse
-from flwr_causal.strategies.moments.solvers.solver import Outcome, WeightSolver
+from flwr_causal.strategies.moments.solvers.solver import Solved, WeightSolver
 from flwr_causal.strategies.series import Lagged, PenalisedLags, by_block
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
         allowed[:d] = False
         return EdgeMasks(allowed, masks.required)
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Choose penalties and lags, fit the weights, and drop weights below the thresholds."""
         agreement, d = products.agreement, len(products.agreement.names)
         found, problem = self._weights(products, masks)
@@ -193,10 +193,10 @@ class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
             **{name: value for name, value in penalties.items() if np.isfinite(value)},
             **({} if found.search is None else found.search.info),
         }
-        outcome = Outcome(found.moments, graph, None, found.scores, (), info)
+        outcome = Solved(found.moments, graph, None, found.scores, (), info)
         return self.fitted(products, masks, outcome, found.search)
 
-    def settled(self, outcome: Outcome) -> LaggedWeights:
+    def settled(self, outcome: Solved) -> LaggedWeights:
         """Replicates have the order, the penalties and the kind of the main training."""
         info = outcome.info
         chosen: dict[str, Any] = {

@@ -4,7 +4,7 @@ A solver is a part (:mod:`core.parts`). Its options are declared in its file, an
 method's options inherits them; what several solvers share (``threshold``, ``standardize``) is a
 field with the default of the solver. :func:`made` makes a solver of the method's options.
 
-``StableOrders(stability=0.5).solve(products, masks)`` returns an ``Outcome``: graph, fitted system,
+``StableOrders(stability=0.5).solve(products, masks)`` returns a ``Solved``: graph, fitted system,
 strengths, warnings. A solver asks neither how the sums came nor what a column is:
 ``products.moments`` are those of all rows, under interventions one for each variable.
 ``settled(outcome)`` is the solver of replicates, with the choices of the main training; ``parts``
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SolverT = TypeVar("SolverT", bound="Solver")
 
 
-class Outcome(NamedTuple):
+class Solved(NamedTuple):
     """The result of a solver.
 
     Parameters
@@ -99,7 +99,7 @@ class Solver(Part):
     by_units: ClassVar[bool] = False
     blocks: ClassVar[bool] = False
 
-    def solve(self, products: Products, masks: EdgeMasks) -> Outcome:
+    def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Find the graph.
 
         Parameters
@@ -111,20 +111,20 @@ class Solver(Part):
         """
         raise NotImplementedError
 
-    def found(self, products: Products, masks: EdgeMasks) -> Generator[Choice, Any, Outcome]:
+    def found(self, products: Products, masks: EdgeMasks) -> Generator[Choice, Any, Solved]:
         """Find the graph; a replicate has the solver that the main training has settled."""
 
-        def first() -> tuple[Outcome, Solver]:
+        def first() -> tuple[Solved, Solver]:
             outcome = self.solve(products, masks)
             return outcome, self.settled(outcome)
 
-        def again(main: tuple[Outcome, Solver]) -> tuple[Outcome, Solver]:
+        def again(main: tuple[Solved, Solver]) -> tuple[Solved, Solver]:
             return main[1].solve(products, masks), main[1]
 
-        found: tuple[Outcome, Solver] = yield Choice(first, again)
+        found: tuple[Solved, Solver] = yield Choice(first, again)
         return found[0]
 
-    def settled(self, outcome: Outcome) -> Solver:
+    def settled(self, outcome: Solved) -> Solver:
         """Return the solver of replicates, which takes over the choices of the main training."""
         return self
 
@@ -168,9 +168,7 @@ class Solver(Part):
         """
         return self.dag(products, masks, own)
 
-    def own_search(
-        self, products: Products, masks: EdgeMasks, outcome: Outcome
-    ) -> OwnSearch | None:
+    def own_search(self, products: Products, masks: EdgeMasks, outcome: Solved) -> OwnSearch | None:
         """Return the search for the graph of a single party; None where weights decide."""
         return None
 
@@ -218,9 +216,9 @@ class WeightSolver(Solver):
         self,
         products: Products,
         masks: EdgeMasks,
-        found: Outcome,
+        found: Solved,
         search: OrderSolution | None = None,
-    ) -> Outcome:
+    ) -> Solved:
         """Return a graph of weights with its system, and warnings of directions in doubt.
 
         Parameters
@@ -228,7 +226,7 @@ class WeightSolver(Solver):
         products : Products
         masks : EdgeMasks
             Over the columns of the moments that the graph was found from.
-        found : Outcome
+        found : Solved
             With the graph, without a model.
         search : OrderSolution, optional
             The search over orders that found it.

@@ -315,7 +315,7 @@ class FoldPairs(Pairs):
     """Counts of pairs of states for each fold of the rows and class."""
 
     name = "fold-pairs"
-    only = HAS_HEAD
+    when = HAS_HEAD
     summed = (
         summed_array(
             "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
@@ -577,7 +577,7 @@ class Odds(SumsExchange):
 
     name = "odds"
     most = 1
-    only = ThresholdExchange.only
+    when = ThresholdExchange.when
     sent = MIXTURE_SENT
     summed = THRESHOLD_SUMS
 

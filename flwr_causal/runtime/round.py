@@ -1,29 +1,35 @@
-"""The replies to one exchange, combined as it declares: sums, means, or medians."""
+"""One exchange of a run: from what is asked to messages, and from replies to what is combined.
+
+Replies are combined as the exchange declares: to sums, means, or medians.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.errors import FederationError
-from flwr_causal.protocol import records
+from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replies import Fold, Replies, Summed, mean_of, median_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from flwr.app import Message
+    from flwr.app import ArrayRecord, Message
     from flwr.serverapp import Grid
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.bundle import BundlePart
-    from flwr_causal.runtime.federation import Arrival, Collected, Find
-    from flwr_causal.runtime.method import Method
+    from flwr_causal.protocol.records import Value
+    from flwr_causal.runtime.algorithm import Ask
+    from flwr_causal.runtime.federation import Arrival, Collected, Federation, Find
+    from flwr_causal.runtime.method import CausalMethod
 
 # Of fewer replies none can be told to be the false one.
 LEAST_FOR_MEDIAN = 3
@@ -33,32 +39,103 @@ _AVERAGING = RLock()
 
 
 @dataclass(frozen=True, eq=False)
-class SingleReplies:
-    """An exchange whose replies the server sees one by one; see also ``SecureSum``.
+class Round:
+    """One exchange: a request as messages, and the replies as what a ``yield`` returns.
+
+    The loop and the ``start`` of Flower's privacy wrappers both go through it. The replies to a
+    secure sum, which the server does not see one by one, are taken in by ``SecureSum``.
 
     Parameters
     ----------
-    method : Method
-    strategy : Method or Strategy
+    method : CausalMethod
+    strategy : CausalMethod or Strategy
         The method, or the privacy wrapper around it.
-    exchange : Exchange
-    server_round : int
-        The number of the exchange.
+    request : Ask
+    number : int
+        Of the exchange.
     """
 
-    method: Method
+    method: CausalMethod
     strategy: Any
-    exchange: Exchange
-    server_round: int
+    request: Ask
+    number: int
+
+    @property
+    def exchange(self) -> Exchange:
+        """What is asked."""
+        return self.request.exchange
+
+    @property
+    def federation(self) -> Federation:
+        """The parties."""
+        assert self.method._federation is not None
+        return self.method._federation
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The arrays that every party is sent, which Flower hands to ``configure_train``."""
+        common, _ = records.split(self.request.values)
+        return records.pack_arrays(common, self.method.options.precision, self.exchange.exact)
+
+    def messages(self, arrays: ArrayRecord, further: Mapping[str, Value]) -> list[Message]:
+        """Return the messages, one for each party that is asked.
+
+        Parameters
+        ----------
+        arrays : ArrayRecord
+            Of :attr:`arrays`; a privacy wrapper may have changed them.
+        further : mapping
+            Further plain values for the parties.
+
+        Raises
+        ------
+        ConfigError
+            If what parties are sent has not the declared shapes, naming exchange and value.
+        """
+        request, exchange, federation = self.request, self.exchange, self.federation
+        options, labels = self.method.options, federation.labels
+        parties = federation.asked(exchange, self.number, options.fraction_train, options.seed)
+
+        content = partial(
+            records.request,
+            exchange.name,
+            self.method.method,
+            self.number,
+            precision=options.precision,
+            exact=exchange.exact,
+            config=further,
+        )
+        # One content for all that are sent the same: a content for each would cost more than the
+        # exchange.
+        common = content(records.split(request.values)[1])
+        common[records.ARRAYS] = arrays
+        contents = {
+            party: content(request.values_for(own)) if own in request.own else common
+            for party in parties
+            if request.asks(own := labels[party.name])
+        }
+        agreed = federation.contract.sizes(federation.setup, 0)
+        agreed.pop("n")
+        for sent in {id(one): one for one in contents.values()}.values():
+            try:
+                door.sizes_of(exchange.asked(records.config_of(sent)), sent, agreed)
+            except door.RefusedError as error:
+                raise ConfigError(
+                    f"{type(self.method).__name__} cannot ask for the exchange '{exchange.name}': "
+                    f"{error}. Send what it declares as Sent, or declare what is sent."
+                ) from error
+        return [
+            federation.message(party.node_id, sent, exchange, self.number, options.round_timeout)
+            for party, sent in contents.items()
+        ]
 
     def ask(self, grid: Grid, messages: Iterable[Message], timeout: float, find: Find) -> Collected:
         """Send the messages; return the replies, see ``Federation.exchange``."""
-        assert self.method._federation is not None
-        return self.method._federation.exchange(
+        return self.federation.exchange(
             grid,
             self.exchange,
             messages,
-            server_round=self.server_round,
+            server_round=self.number,
             timeout=timeout,
             find=find,
         )
@@ -78,7 +155,7 @@ class SingleReplies:
             If there are too few for a median, Flower cannot average them, or only some of them have
             the bit of its adaptive clipping.
         """
-        method, exchange, number = self.method, self.exchange, self.server_round
+        method, exchange, number = self.method, self.exchange, self.number
         if isinstance(exchange, Bundle) and (exchange.single_means or _mixed(exchange, arrivals)):
             return _by_part(method, exchange, number, arrivals)
         if not exchange.averaged or method.options.aggregation == "median":
@@ -97,9 +174,9 @@ class SingleReplies:
 
 
 def combined_groups(
-    method: Method, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: CausalMethod, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
-    """Combine the sums or means of groups, as :class:`SingleReplies` does with single replies."""
+    """Combine the sums or means of groups, as :class:`Round` does with single replies."""
     whole = isinstance(exchange, Bundle)
     found = (_by_part if whole else _as_declared)(method, exchange, server_round, replies)
     sums = {one.party.name: Summed(one.party.num_rows, one.members) for one in replies}
@@ -113,7 +190,7 @@ def of_part(part: BundlePart, replies: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _by_part(
-    method: Method, bundle: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: CausalMethod, bundle: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     assert isinstance(bundle, Bundle)
     # Of a training whose parties are all missing there is nothing, and the training has failed.
@@ -125,7 +202,7 @@ def _by_part(
 
 
 def _as_declared(
-    method: Method, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
+    method: CausalMethod, exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
     """Combine accepted replies as declared, without Flower: sums, means or medians."""
     if not exchange.averaged:

@@ -29,7 +29,7 @@ Missing = Literal[FailDropKeep, "em"]
 
 
 @dataclass(frozen=True)
-class Policy:
+class Handling:
     """How each kind of imperfection is treated. The default is the linear methods': all fail.
 
     Parameters
@@ -122,7 +122,7 @@ class Policy:
                     f"{name}={getattr(self, name)!r} and a dictionary both say what columns hold: "
                     f"leave {name} out, and write it in the dictionary"
                 )
-        _ = self.entries  # an error of the text is one of the policy
+        _ = self.entries  # an error of the text is one of the options
         if not 2 <= self.max_states <= MAX_STATES:
             raise ConfigError(
                 f"max_states is {self.max_states}: give 2 to {MAX_STATES} (a column "

@@ -37,14 +37,14 @@ def reproduce(
     ] = "",
     at: Annotated[
         list[str] | None,
-        typer.Option(metavar="AXIS=V,V", help="Only points with these values. Repeatable."),
+        typer.Option(metavar="AXIS=V,V", help="Only these points. Repeatable."),
     ] = None,
     output_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: reproduced/NAME.")
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", envvar="FLWR_CAUSAL_DATA", help="Data that are not here."),
+        typer.Option(metavar="DIR", envvar="FLWR_CAUSAL_DATA", help="Other data."),
     ] = None,
     copy: Annotated[
         Path | None,

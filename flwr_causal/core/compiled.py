@@ -16,6 +16,7 @@ other methods start faster.
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -104,14 +105,27 @@ count_ones: Any = intrinsic(_count_ones)
 lowest_one: Any = intrinsic(_lowest_one)
 
 
-class _Notice(event.Listener):
-    """Log once in a process, before the first compilation, that functions are compiled."""
+class _Compiling(event.Listener):
+    """Log the first compilation in a process; collect no garbage while functions are compiled.
+
+    Compilation makes millions of objects: collections would take a tenth of its time. Numba
+    compiles in one thread at a time.
+    """
 
     said = False
+    depth = 0
+    collects = True
 
     def on_start(self, event: Any) -> None:
+        """Log the first compilation; collect no garbage until the outermost one ends."""
         function = event.data["dispatcher"]
-        if self.said or not function.py_func.__module__.startswith("flwr_causal."):
+        if not _is_own(function):
+            return
+        if not self.depth:
+            self.collects = gc.isenabled()
+            gc.disable()
+        self.depth += 1
+        if self.said:
             return
         self.said = True
         place = getattr(function._cache, "cache_path", None)
@@ -128,7 +142,16 @@ class _Notice(event.Listener):
         )
 
     def on_end(self, event: Any) -> None:
-        """Log nothing."""
+        """Collect garbage again, if that was so before."""
+        if not _is_own(event.data["dispatcher"]):
+            return
+        self.depth -= 1
+        if self.collects and not self.depth:
+            gc.enable()
 
 
-event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
+def _is_own(function: Any) -> bool:
+    return bool(function.py_func.__module__.startswith("flwr_causal."))
+
+
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]

@@ -134,7 +134,7 @@ def _mean_term(n: Integer, a: Integer, b: Integer, factorials: FloatArray) -> fl
     middle = a * (b / n)
     if middle >= LARGE:
         return _large_mean_term(float(n), float(a), float(b), middle)
-    first = max(0, a + b - n)
+    first = a + b - n if a + b > n else np.int64(0)
     weight = math.exp(
         _log_factorial(factorials, a)
         + _log_factorial(factorials, b)
@@ -147,12 +147,13 @@ def _mean_term(n: Integer, a: Integer, b: Integer, factorials: FloatArray) -> fl
         - _log_factorial(factorials, n - a - b + first)
     )
     mean, log_middle = 0.0, math.log(middle)
-    for k in range(first, min(a, b) + 1):
+    for k in range(first, (a if a < b else b) + 1):
         # m - k has mean 0; with it no term is negative, but for its rounding error.
         term = middle - k
         if k > 0:
             term += k * (factorials[k] - factorials[k - 1] - log_middle)
-        mean += weight * max(term, 0.0)
+        if term > 0.0:
+            mean += weight * term
         if k > middle and weight < NEGLIGIBLE:
             break
         weight *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))

@@ -95,7 +95,7 @@ def rows_of(families: Families, owner: int, members: IntArray) -> tuple[Families
     if members.shape[1] > families.members.shape[1]:
         families = enlarged(families, 2 * members.shape[1])
     rows, done = np.zeros(len(members), dtype=np.int64), 0
-    while (done := _enter_all(families, owner, members, rows, done)) < len(members):
+    while (done := int(_enter_all(families, owner, members, rows, done))) < len(members):
         families = enlarged(families)
     return families, rows
 

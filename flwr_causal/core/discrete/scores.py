@@ -99,7 +99,7 @@ def terms_of(kind: int, sample_size: float, num_rows: int, tables: int = 16) -> 
 
 def with_table(terms: ScoreTerms) -> ScoreTerms:
     """Return the terms with the lookup table that was missing; alone, where there is no room."""
-    key, number = float(terms.missing[0]), np.count_nonzero(terms.keys)
+    key, number = float(terms.missing[0]), int((terms.keys > 0).sum())
     if number == len(terms.tables):
         kind, size, rows = terms.kind, terms.sample_size, int(terms.num_rows)
         terms, number = terms_of(kind, size, rows, 2 * number), 0

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flwr_causal")
 
+# The entry point for callers in C is left out: it takes time to compile, too.
+_NO_CALLERS_IN_C: dict[str, Any] = {"no_cfunc_wrapper": True}
+_IN_PLACE: dict[str, Any] = {**_NO_CALLERS_IN_C, "_nrt": False, "error_model": "numpy"}
+
 
 def compiled(function: Function) -> Function:
     """Compile a function when it is first called.
@@ -40,7 +44,7 @@ def compiled(function: Function) -> Function:
     that a node starts for each message need not compile again. Where neither directory can be
     written (a read-only installation without a home), each process compiles for itself.
     """
-    return _cached(function, {})
+    return _cached(function, _NO_CALLERS_IN_C)
 
 
 def compiled_in_place(function: Function) -> Function:
@@ -49,16 +53,16 @@ def compiled_in_place(function: Function) -> Function:
     The caller passes all arrays, those for intermediate results included, so that the code need not
     count references. Division by zero gives infinity or NaN, as in numpy, not an exception.
     """
-    return _cached(function, {"_nrt": False, "error_model": "numpy"})
+    return _cached(function, _IN_PLACE)
 
 
 def compiled_inside(function: Function) -> Function:
     """Compile a function as :func:`compiled_in_place` does, for calls from compiled code only.
 
     Python cannot call it: the code that unpacks the arguments of a Python call is left out, since
-    it takes long to compile.
+    it takes long to compile. Its machine code is in that of its callers, and is kept with theirs.
     """
-    return _cached(function, {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True})
+    return njit(**_IN_PLACE, no_cpython_wrapper=True)(function)  # type: ignore[no-any-return]
 
 
 def inlined(function: Function) -> Function:
@@ -72,8 +76,6 @@ def inlined(function: Function) -> Function:
 
 
 def _cached(function: Function, options: dict[str, Any]) -> Function:
-    # The entry point for callers in C is left out too.
-    options = {"no_cfunc_wrapper": True, **options}
     try:
         return njit(cache=True, **options)(function)  # type: ignore[no-any-return]
     except RuntimeError:

@@ -303,108 +303,6 @@ class Judged(NamedTuple):
     better: bool
 
 
-def fixed_rounds(
-    fuser: Fuser, most: int, standing: Standing
-) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse the parties' graphs round by round, and return the best graph, or the last one.
-
-    With ``keep="best"`` the parties also score the graph that they receive; the best one has the
-    highest sum of scores. As in Algorithm 1 it ends where no party's graph is new.
-
-    Parameters
-    ----------
-    fuser : Fuser
-    most : int
-        Largest number of exchanges.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
-
-    Returns
-    -------
-    found : Found
-        Without a reason if the exchanges were used up.
-    taken : int
-        How many exchanges it has taken.
-    """
-    judges = fuser.options.keep != "last"
-    exchange = JUDGED_GRAPH if judges else GRAPH
-    current = fuser.first()
-    best, so_far = Best(current), None
-    seen = Seen()
-    for taken in itertools.count(1):
-        replies = yield asked(exchange, current, {"start": fuser.options.chosen_start}, so_far)
-        graphs = replies.of("edges")
-        scores = {party: float(score) for party, score in replies.of("score").items()}
-        # In the first round the parties have scored the graph without edges only.
-        judged = bool(best.scores)
-        if not judges or best.beaten_by(scores):
-            best = Best(current, scores)
-        if fuser.run_away(graphs):
-            return fuser.found(best.candidate, RUN_AWAY), taken
-        fused = fuser.fused(graphs, current)
-        yield Note({"num_edges": int(fused.dag.sum())})
-        repeated = seen.repeated(graphs)
-        found = fuser.found(best.candidate if judged else fused, "")
-        if repeated and not judges:
-            return found._replace(reason=REPEATED), taken
-        if taken >= most:
-            return found, taken
-        so_far = partial(standing, found)
-        if repeated:
-            best = (yield from judged_by_parties((fused,), best, so_far)).best
-            return fuser.found(best.candidate, REPEATED), taken + 1
-        current = fused
-    raise AssertionError("unreachable")
-
-
-def driven_rounds(
-    fuser: Fuser, most: int, standing: Standing, patience: int
-) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
-
-    Parameters
-    ----------
-    fuser : Fuser
-        ``begin`` is the graph from which the first round starts. Of the options, ``fusion`` is the
-        share of the parties that keeps an edge (default, and for "min-cut": several).
-    most : int
-        Largest number of exchanges; a round takes two.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
-    patience : int
-        Number of rounds without a better graph after which the loop ends.
-
-    Returns
-    -------
-    found : Found
-        Without a reason if the exchanges were used up.
-    taken : int
-        How many exchanges it has taken.
-    """
-    current = fuser.first()
-    best, since, so_far = Best(current), 0, None
-    for taken in itertools.count(1, 2):
-        replies = yield asked(GRAPHS, current, {}, so_far)
-        proposed = _proposed(fuser, current, best, replies)
-        yield Note({"candidates": len(proposed)})
-        if not proposed:
-            return fuser.found(best.candidate, RUN_AWAY), taken
-        # The result if this was the last exchange, so that the candidates get no scores.
-        unjudged = fuser.found(best.candidate if best.scores else proposed[len(proposed) // 2], "")
-        if taken >= most:
-            return unjudged, taken
-        judged = yield from judged_by_parties(proposed, best, partial(standing, unjudged))
-        current, best = judged.chosen, judged.best
-        since = 0 if judged.better else since + 1
-        found = fuser.found(best.candidate, "")
-        if since >= patience:
-            return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
-        if taken + 1 >= most:
-            return found, taken + 1
-        so_far = partial(standing, found)
-    raise AssertionError("unreachable")
-
-
 def _proposed(
     fuser: Fuser,
     current: Candidate,
@@ -497,7 +395,40 @@ class FixedRounds(FusedGraphs):
     def _rounds(
         self, fuser: Fuser, most: int, standing: Standing
     ) -> Generator[Step, Any, tuple[Found, int]]:
-        return fixed_rounds(fuser, most, standing)
+        """Fuse the parties' graphs round by round, and return the best graph, or the last one.
+
+        With ``keep="best"`` the parties also score the graph that they receive; the best one has
+        the highest sum of scores. As in Algorithm 1 it ends where no party's graph is new.
+        """
+        judges = self.keep != "last"
+        exchange = JUDGED_GRAPH if judges else GRAPH
+        current = fuser.first()
+        best, so_far = Best(current), None
+        seen = Seen()
+        for taken in itertools.count(1):
+            replies = yield asked(exchange, current, {"start": self.chosen_start}, so_far)
+            graphs = replies.of("edges")
+            scores = {party: float(score) for party, score in replies.of("score").items()}
+            # In the first round the parties have scored the graph without edges only.
+            judged = bool(best.scores)
+            if not judges or best.beaten_by(scores):
+                best = Best(current, scores)
+            if fuser.run_away(graphs):
+                return fuser.found(best.candidate, RUN_AWAY), taken
+            fused = fuser.fused(graphs, current)
+            yield Note({"num_edges": int(fused.dag.sum())})
+            repeated = seen.repeated(graphs)
+            found = fuser.found(best.candidate if judged else fused, "")
+            if repeated and not judges:
+                return found._replace(reason=REPEATED), taken
+            if taken >= most:
+                return found, taken
+            so_far = partial(standing, found)
+            if repeated:
+                best = (yield from judged_by_parties((fused,), best, so_far)).best
+                return fuser.found(best.candidate, REPEATED), taken + 1
+            current = fused
+        raise AssertionError("unreachable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -507,4 +438,32 @@ class DrivenSearch(DrivenRounds, FixedRounds):
     def _rounds(
         self, fuser: Fuser, most: int, standing: Standing
     ) -> Generator[Step, Any, tuple[Found, int]]:
-        return driven_rounds(fuser, most, standing, self.patience)
+        """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
+
+        The option ``fusion`` is the share of the parties that keeps an edge (default, and for
+        "min-cut": several). A round takes two exchanges.
+        """
+        current = fuser.first()
+        best, since, so_far = Best(current), 0, None
+        for taken in itertools.count(1, 2):
+            replies = yield asked(GRAPHS, current, {}, so_far)
+            proposed = _proposed(fuser, current, best, replies)
+            yield Note({"candidates": len(proposed)})
+            if not proposed:
+                return fuser.found(best.candidate, RUN_AWAY), taken
+            # The result if this was the last exchange, so that the candidates get no scores.
+            unjudged = fuser.found(
+                best.candidate if best.scores else proposed[len(proposed) // 2], ""
+            )
+            if taken >= most:
+                return unjudged, taken
+            judged = yield from judged_by_parties(proposed, best, partial(standing, unjudged))
+            current, best = judged.chosen, judged.best
+            since = 0 if judged.better else since + 1
+            found = fuser.found(best.candidate, "")
+            if since >= self.patience:
+                return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
+            if taken + 1 >= most:
+                return found, taken + 1
+            so_far = partial(standing, found)
+        raise AssertionError("unreachable")

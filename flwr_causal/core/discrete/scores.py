@@ -22,7 +22,6 @@ whatever the number of cells.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -31,6 +30,7 @@ from scipy.special import gammaln, xlogy
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside, count_ones, lowest_one
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
+from flwr_causal.core.discrete.likelihood_gains import log_factorials, mean_of_terms
 from flwr_causal.core.graphs.edge_lists import families_of
 from flwr_causal.errors import ConfigError, DataError
 
@@ -329,6 +329,7 @@ def fill_gains(
     which: IntArray,
     wanted: BoolArray,
     room: ScoreRoom,
+    factorials: FloatArray,
 ) -> tuple[int, int]:
     """Compute gains without their penalties, and store them in ``families``.
 
@@ -346,6 +347,9 @@ def fill_gains(
         The further parents whose gains are wanted, for each of ``which``.
     room : ScoreRoom
         Working memory.
+    factorials : ndarray of float64
+        Of the likelihood, :func:`log_factorials`: the means under independence are computed in
+        place of the gains. Empty: the gains are.
 
     Returns
     -------
@@ -397,7 +401,7 @@ def fill_gains(
                 return index, 0
             # By bits a cell costs n / 64 operations on words, by rows each row costs one step.
             if by_bits and num * r * (card - 1) * words < 8 * n:
-                value = _by_bits(
+                value, mean = _by_bits(
                     rows,
                     masks,
                     sizes,
@@ -408,6 +412,7 @@ def fill_gains(
                     tables[table_xy],
                     prior / (q * card),
                     room.counts,
+                    factorials,
                 )
             else:
                 if num * card * (r + 1) > len(room.counts):
@@ -415,9 +420,10 @@ def fill_gains(
                 if not coded:
                     coded = True
                     _codes_of_groups(masks, words, num, r, codes)
-                value = _by_rows(
+                value, mean = _by_rows(
                     rows,
                     codes,
+                    sizes,
                     num,
                     y,
                     x,
@@ -425,8 +431,9 @@ def fill_gains(
                     tables[table_xy],
                     prior / (q * card),
                     room.counts,
+                    factorials,
                 )
-            gains[row, x] = base + value
+            gains[row, x] = mean if len(factorials) > 0 else base + value
     return len(which), 0
 
 
@@ -501,13 +508,14 @@ def _by_bits(
     table_xy: FloatArray,
     prior: float,
     left: CellCounts,
-) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting each cell by ``and`` and popcount.
+    factorials: FloatArray,
+) -> tuple[float, float]:
+    """Return sum t(n_sxy) - sum t(n_sx), and the mean, counting cells by ``and`` and popcount.
 
     ``left`` is working memory; its first r entries are zero before and after the call.
     """
     card, first, words = rows.cards[x], rows.first_bits[x], rows.bits.shape[1]
-    value = 0.0
+    value, mean = 0.0, 0.0
     for s in range(num):
         for k in range(r):
             left[k] = sizes[s * r + k]
@@ -524,7 +532,9 @@ def _by_bits(
                     value += term(table_xy, prior / r, count)
                 by_state += count
             value -= term(table_x, prior, by_state)
-    return value
+            if len(factorials) > 0 and by_state > 0:
+                mean += mean_of_terms(by_state, sizes[s * r : s * r + r], factorials)
+    return value, mean
 
 
 @compiled_inside
@@ -540,6 +550,7 @@ def _common(one: Words, other: Words) -> int:
 def _by_rows(
     rows: TableRows,
     codes: CellCounts,
+    sizes: CellCounts,
     num: int,
     y: int,
     x: int,
@@ -547,8 +558,9 @@ def _by_rows(
     table_xy: FloatArray,
     prior: float,
     counts: CellCounts,
-) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting row by row.
+    factorials: FloatArray,
+) -> tuple[float, float]:
+    """Return sum t(n_sxy) - sum t(n_sx), and the mean, counting row by row.
 
     ``counts`` is working memory; all its entries are zero before and after the call.
     """
@@ -558,7 +570,7 @@ def _by_rows(
         cell = (codes[i] * card + rows.codes[x, i]) * width
         counts[cell] += rows.weights[i]
         counts[cell + 1 + rows.codes[y, i]] += rows.weights[i]
-    value = 0.0
+    value, mean = 0.0, 0.0
     # If most cells are empty, only the cells of the rows are visited.
     sparse = num * card * width > 2 * n
     for step in range(n if sparse else num * card):
@@ -567,13 +579,17 @@ def _by_rows(
             first = (codes[step] * card + rows.codes[x, step]) * width
         if counts[first] == 0:
             continue
-        value -= term(table_x, prior, np.int64(counts[first]))
+        by_state = np.int64(counts[first])
+        value -= term(table_x, prior, by_state)
+        if len(factorials) > 0:
+            group = first // (card * width) * (width - 1)
+            mean += mean_of_terms(by_state, sizes[group : group + width - 1], factorials)
         counts[first] = 0
         for cell in range(first + 1, first + width):
             if counts[cell] > 0:
                 value += term(table_xy, prior / (width - 1), np.int64(counts[cell]))
                 counts[cell] = 0
-    return value
+    return value, mean
 
 
 DiscreteScore = Literal["bdeu", "bic", "qnml"]
@@ -598,17 +614,51 @@ def check_score(score: str, equivalent_sample_size: float) -> None:
         )
 
 
-class RowGains(ABC):
-    """Gains that are counted from the rows of a table, family after family.
+class TableGains:
+    """Gains of a discrete score, counted from the rows of a table.
 
     Parameters
     ----------
-    rows : TableRows
+    table : DiscreteTable
+        The data.
+    score : {"bdeu", "bic", "qnml"}, default "bdeu"
+        See the module.
+    equivalent_sample_size : float, default 1.0
+        Used by BDeu only. The default is that of the program of Torrijos et al. (2024).
+
+    Raises
+    ------
+    ConfigError
+        If the score is unknown, or the sample size is not a positive number.
+    DataError
+        If the table has more than 2^31 - 1 rows.
     """
 
-    def __init__(self, rows: TableRows) -> None:
-        self.rows = rows
+    def __init__(
+        self, table: DiscreteTable, score: str = "bdeu", equivalent_sample_size: float = 1.0
+    ) -> None:
+        check_score(score, equivalent_sample_size)
+        if table.num_rows > MOST_ROWS:
+            raise DataError(
+                f"the table has {table.num_rows} rows: at most {MOST_ROWS} can be counted, use "
+                "fewer rows"
+            )
+        self.rows = rows_of(table.compressed())
         self._cells = 1024
+        self._factorials: FloatArray = np.zeros(0)
+        self.terms = terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
+
+    def likelihoods(self) -> TableGains:
+        """Return the gains of the log-likelihood on the same rows, without a penalty."""
+        other = copy(self)
+        other.terms = terms_of(LIKELIHOOD, 1.0, int(self.terms.num_rows))
+        return other
+
+    def means(self) -> TableGains:
+        """Return what the gains of the log-likelihood are on average under independence."""
+        other = self.likelihoods()
+        other._factorials = log_factorials(int(self.terms.num_rows))
+        return other
 
     def on(self, codes: NDArray[np.uint8], columns: Sequence[int]) -> Self:
         """Return the same gains of other rows; penalties stay those of this number of rows.
@@ -642,84 +692,29 @@ class RowGains(ABC):
         wanted[pairs] &= ~twice
         which, others = np.nonzero(wanted)
         self._fill(families, rows, wanted)
-        gains[rows[which], others] -= self.penalties(families, rows[which], others)
+        gains[rows[which], others] -= penalty_gains(
+            self.terms, families, rows[which], others, self.rows.cards
+        )
         one, other = np.nonzero(twice)
         gains[empty[one], nodes[other]] = gains[empty[other], nodes[one]]
-
-    def penalties(self, families: Families, rows: IntArray, others: IntArray) -> Any:
-        """Return what is subtracted from the gains of ``others``, one for each of some rows."""
-        return 0.0
 
     def _fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         room = room_for(self.rows, self._cells)
         while len(rows):
-            done, cells = self._fill_first(families, rows, wanted, room)
-            rows, wanted = rows[done:], wanted[done:]
+            done, cells = fill_gains(
+                self.rows, self.terms, families, rows, wanted, room, self._factorials
+            )
             if cells:
                 self._cells = 2 * cells
                 room = room_for(self.rows, self._cells)
-
-    @abstractmethod
-    def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
-    ) -> tuple[int, int]:
-        """Fill the first rows; return how many, and the cells that the next one needs, or 0."""
-
-
-class TableGains(RowGains):
-    """Gains of a discrete score, counted from the rows of a table.
-
-    Parameters
-    ----------
-    table : DiscreteTable
-        The data.
-    score : {"bdeu", "bic", "qnml"}, default "bdeu"
-        See the module.
-    equivalent_sample_size : float, default 1.0
-        Used by BDeu only. The default is that of the program of Torrijos et al. (2024).
-
-    Raises
-    ------
-    ConfigError
-        If the score is unknown, or the sample size is not a positive number.
-    DataError
-        If the table has more than 2^31 - 1 rows.
-    """
-
-    def __init__(
-        self, table: DiscreteTable, score: str = "bdeu", equivalent_sample_size: float = 1.0
-    ) -> None:
-        check_score(score, equivalent_sample_size)
-        if table.num_rows > MOST_ROWS:
-            raise DataError(
-                f"the table has {table.num_rows} rows: at most {MOST_ROWS} can be counted, use "
-                "fewer rows"
-            )
-        super().__init__(rows_of(table.compressed()))
-        self.terms = terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
-
-    def likelihoods(self) -> TableGains:
-        """Return the gains of the log-likelihood on the same rows, without a penalty."""
-        other = copy(self)
-        other.terms = terms_of(LIKELIHOOD, 1.0, int(self.terms.num_rows))
-        return other
+            elif done < len(rows):
+                self.terms = with_table(self.terms)
+            rows, wanted = rows[done:], wanted[done:]
 
     @property
     def nbytes(self) -> int:
         """Memory of codes, bits and lookup tables in bytes."""
         return self.rows.codes.nbytes + self.rows.bits.nbytes + self.terms.tables.nbytes
-
-    def penalties(self, families: Families, rows: IntArray, others: IntArray) -> Any:
-        """Return the penalties of the score."""
-        return penalty_gains(self.terms, families, rows, others, self.rows.cards)
-
-    def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
-    ) -> tuple[int, int]:
-        done, cells = fill_gains(self.rows, self.terms, families, rows, wanted, room)
-        if not cells and done < len(rows):
-            self.terms = with_table(self.terms)
-        return done, cells
 
     def family_score(self, y: int, parents: Sequence[int]) -> float:
         """Return the local score s(y | parents) in nats."""

@@ -62,7 +62,8 @@ def compiled_inside(function: Function) -> Function:
     Python cannot call it: the code that unpacks the arguments of a Python call is left out, since
     it takes long to compile. Its machine code is in that of its callers, and is kept with theirs.
     """
-    return njit(**_IN_PLACE, no_cpython_wrapper=True)(function)  # type: ignore[no-any-return]
+    options = {**_IN_PLACE, "no_cpython_wrapper": True}
+    return njit(**options)(function)  # type: ignore[no-any-return]
 
 
 def inlined(function: Function) -> Function:

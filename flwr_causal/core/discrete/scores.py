@@ -85,16 +85,19 @@ class ScoreTerms(NamedTuple):
 
 
 def terms_of(kind: int, sample_size: float, num_rows: int, tables: int = 16) -> ScoreTerms:
-    """Return the terms of a score, with room for lookup tables."""
-    return ScoreTerms(
+    """Return the terms of a score, with room for lookup tables; but for BDeu with the only one."""
+    if kind != BDEU:
+        tables = 1
+    terms = ScoreTerms(
         kind,
         float(sample_size),
         float(num_rows),
         np.zeros(4 * tables + 1),
         np.zeros(4 * tables + 1, dtype=np.int64),
         np.zeros((tables, min(num_rows + 1, TABLE_LENGTH))),
-        np.zeros(1),
+        np.ones(1),
     )
+    return terms if kind == BDEU else with_table(terms)
 
 
 def with_table(terms: ScoreTerms) -> ScoreTerms:
@@ -685,18 +688,21 @@ class TableGains:
         gains = families.gains
         wanted = wanted & np.isnan(gains[rows])
         # The gain is symmetric in x and y, which saves half the work for empty S.
-        empty = rows[families.sizes[rows] == 0]
-        nodes = families.owners[empty]
-        pairs = np.ix_(families.sizes[rows] == 0, nodes)
-        twice = np.tril(wanted[pairs] & wanted[pairs].T)
-        wanted[pairs] &= ~twice
-        which, others = np.nonzero(wanted)
+        alone = families.sizes[rows] == 0
+        symmetric = np.count_nonzero(alone) > 1
+        if symmetric:
+            empty, nodes = rows[alone], families.owners[rows[alone]]
+            pairs = np.ix_(alone, nodes)
+            twice = np.tril(wanted[pairs] & wanted[pairs].T)
+            wanted[pairs] &= ~twice
         self._fill(families, rows, wanted)
-        gains[rows[which], others] -= penalty_gains(
-            self.terms, families, rows[which], others, self.rows.cards
-        )
-        one, other = np.nonzero(twice)
-        gains[empty[one], nodes[other]] = gains[empty[other], nodes[one]]
+        if self.terms.kind in (BIC, QNML):
+            which, others = np.nonzero(wanted)
+            penalties = penalty_gains(self.terms, families, rows[which], others, self.rows.cards)
+            gains[rows[which], others] -= penalties
+        if symmetric:
+            one, other = np.nonzero(twice)
+            gains[empty[one], nodes[other]] = gains[empty[other], nodes[one]]
 
     def _fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         room = room_for(self.rows, self._cells)

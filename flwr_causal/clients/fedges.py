@@ -19,7 +19,6 @@ from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.joint_states import Parts
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.discrete.seen_rows import SeenGains, SeenTable, tabulate_seen
 from flwr_causal.core.ges import speculative_search
@@ -92,7 +91,7 @@ class Cache:
 
     def means(self) -> GainSource:
         """Return the means of these gains under independence."""
-        return ExpectedGains(self.source)
+        return self.source.means()
 
     def tabulate(self, sets: Sets) -> ContingencyCounts:
         """Return contingency tables of the rows."""
@@ -142,7 +141,7 @@ class SeenRows:
 
     def means(self) -> GainSource:
         """Return the means of these gains under independence."""
-        return SeenGains(self.rows, ExpectedGains(self.own))
+        return SeenGains(self.rows, self.own.means())
 
     def tabulate(self, sets: Sets) -> ContingencyCounts:
         """Return contingency tables of the rows."""

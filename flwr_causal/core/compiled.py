@@ -16,6 +16,7 @@ other methods start faster.
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flwr_causal")
 
+# The entry point for callers in C is left out: it takes time to compile, too.
+_NO_CALLERS_IN_C: dict[str, Any] = {"no_cfunc_wrapper": True}
+_IN_PLACE: dict[str, Any] = {**_NO_CALLERS_IN_C, "_nrt": False, "error_model": "numpy"}
+
 
 def compiled(function: Function) -> Function:
     """Compile a function when it is first called.
@@ -39,7 +44,7 @@ def compiled(function: Function) -> Function:
     that a node starts for each message need not compile again. Where neither directory can be
     written (a read-only installation without a home), each process compiles for itself.
     """
-    return _cached(function, {})
+    return _cached(function, _NO_CALLERS_IN_C)
 
 
 def compiled_in_place(function: Function) -> Function:
@@ -48,16 +53,17 @@ def compiled_in_place(function: Function) -> Function:
     The caller passes all arrays, those for intermediate results included, so that the code need not
     count references. Division by zero gives infinity or NaN, as in numpy, not an exception.
     """
-    return _cached(function, {"_nrt": False, "error_model": "numpy"})
+    return _cached(function, _IN_PLACE)
 
 
 def compiled_inside(function: Function) -> Function:
     """Compile a function as :func:`compiled_in_place` does, for calls from compiled code only.
 
     Python cannot call it: the code that unpacks the arguments of a Python call is left out, since
-    it takes long to compile.
+    it takes long to compile. Its machine code is in that of its callers, and is kept with theirs.
     """
-    return _cached(function, {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True})
+    options = {**_IN_PLACE, "no_cpython_wrapper": True}
+    return njit(**options)(function)  # type: ignore[no-any-return]
 
 
 def inlined(function: Function) -> Function:
@@ -71,8 +77,6 @@ def inlined(function: Function) -> Function:
 
 
 def _cached(function: Function, options: dict[str, Any]) -> Function:
-    # The entry point for callers in C is left out too.
-    options = {"no_cfunc_wrapper": True, **options}
     try:
         return njit(cache=True, **options)(function)  # type: ignore[no-any-return]
     except RuntimeError:
@@ -104,14 +108,27 @@ count_ones: Any = intrinsic(_count_ones)
 lowest_one: Any = intrinsic(_lowest_one)
 
 
-class _Notice(event.Listener):
-    """Log once in a process, before the first compilation, that functions are compiled."""
+class _Compiling(event.Listener):
+    """Log the first compilation in a process; collect no garbage while functions are compiled.
+
+    Compilation makes millions of objects: collections would take a tenth of its time. Numba
+    compiles in one thread at a time.
+    """
 
     said = False
+    depth = 0
+    collects = True
 
     def on_start(self, event: Any) -> None:
+        """Log the first compilation; collect no garbage until the outermost one ends."""
         function = event.data["dispatcher"]
-        if self.said or not function.py_func.__module__.startswith("flwr_causal."):
+        if not _is_own(function):
+            return
+        if not self.depth:
+            self.collects = gc.isenabled()
+            gc.disable()
+        self.depth += 1
+        if self.said:
             return
         self.said = True
         place = getattr(function._cache, "cache_path", None)
@@ -128,7 +145,16 @@ class _Notice(event.Listener):
         )
 
     def on_end(self, event: Any) -> None:
-        """Log nothing."""
+        """Collect garbage again, if that was so before."""
+        if not _is_own(event.data["dispatcher"]):
+            return
+        self.depth -= 1
+        if self.collects and not self.depth:
+            gc.enable()
 
 
-event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
+def _is_own(function: Any) -> bool:
+    return bool(function.py_func.__module__.startswith("flwr_causal."))
+
+
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]

@@ -35,7 +35,17 @@ import types
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.options import option_types, refusal, within
@@ -86,6 +96,8 @@ WORDS: Mapping[str, str] = {
     "graph alone": "a graph without tables of probabilities",
 }
 _ALL = frozenset(WORDS)
+
+PartT = TypeVar("PartT", bound="Part")
 
 
 def words(*names: str) -> frozenset[str]:
@@ -163,6 +175,21 @@ def option(
         else words(*names)
     )
     return field(default=default, metadata={"needs": known, **(within(**bounds) if bounds else {})})
+
+
+def made(kind: type[PartT], options: Any, **own: Any) -> PartT:
+    """Return the part whose fields have the values of a method's options of their names.
+
+    Parameters
+    ----------
+    kind : type of Part
+    options : CausalOptions
+        None stands for the default of the part.
+    **own
+        Values that replace those of the options.
+    """
+    given = {one.name: getattr(options, one.name, None) for one in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: one for name, one in {**given, **own}.items() if one is not None})
 
 
 class Misfit(NamedTuple):

@@ -7,7 +7,6 @@ import pandas as pd
 from reference_search import log_regret
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.ges.greedy_search import prepared_search
@@ -117,7 +116,7 @@ class PenalisedGains(SummedGains):
         likelihood = sum_over(
             [source.likelihoods() for source in self.sources], families, rows, wanted
         )
-        means = sum_over([ExpectedGains(source) for source in self.sources], families, rows, wanted)
+        means = sum_over([source.means() for source in self.sources], families, rows, wanted)
         excess = means - means / len(self.sources)
         gains = np.full_like(likelihood, np.nan)
         for k, row in enumerate(rows):

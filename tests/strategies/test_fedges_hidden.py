@@ -8,7 +8,7 @@ from worlds_of_hidden_causes import one_hidden_cause
 from flwr_causal import ConfigError, Knowledge, Run, simulate
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.synthetic.discrete import random_network
-from flwr_causal.strategies.fedges import hidden
+from flwr_causal.strategies.fedges import searches
 
 EDGES = [("a", "o->", "b"), ("b", "->", "g"), ("b", "<->", "c"), ("e", "o->", "c")]
 
@@ -60,7 +60,7 @@ def test_the_tests_take_two_exchanges():
 
 def test_very_many_cells_are_asked_for_in_parts(monkeypatch):
     whole = simulate("fedges", PARTIES, mode="exact", hidden_causes=True)
-    monkeypatch.setattr(hidden, "MOST_CELLS", 300)
+    monkeypatch.setattr(searches, "MOST_TESTED", 300)
     parts = simulate("fedges", PARTIES, mode="exact", hidden_causes=True)
     assert parts.rounds > whole.rounds + 2
     assert parts.graph.equals(whole.graph)

@@ -25,7 +25,7 @@ from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
 from flwr_causal.strategies.fedges.counts import CountedTables
 from flwr_causal.strategies.fedges.fedges import DRIVEN
-from flwr_causal.strategies.fedges.results import Found
+from flwr_causal.strategies.fedges.problem import Found
 from flwr_causal.strategies.fedges.rounds import Best, Candidate, Fuser, shares_for
 from flwr_causal.strategies.fedges.searches import chosen
 

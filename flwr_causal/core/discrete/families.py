@@ -82,13 +82,22 @@ def row_of(
 ) -> tuple[Families, int]:
     """Return the table, enlarged where necessary, and the row of a family, entered if new."""
     ordered = np.sort(np.asarray(members, dtype=np.int64))
-    if len(ordered) > families.members.shape[1]:
-        families = enlarged(families, 2 * len(ordered))
-    row = enter(families, owner, ordered, len(ordered))
-    if row == FULL:
+    families, rows = rows_of(families, owner, ordered[None])
+    return families, int(rows[0])
+
+
+def rows_of(families: Families, owner: int, members: IntArray) -> tuple[Families, IntArray]:
+    """Return the table, enlarged where necessary, and the rows of families, entered if new.
+
+    ``members``, shape (m, k), are those of m families of one variable, ascending.
+    """
+    members = np.ascontiguousarray(members, dtype=np.int64)
+    if members.shape[1] > families.members.shape[1]:
+        families = enlarged(families, 2 * members.shape[1])
+    rows, done = np.zeros(len(members), dtype=np.int64), 0
+    while (done := int(_enter_all(families, owner, members, rows, done))) < len(members):
         families = enlarged(families)
-        row = enter(families, owner, ordered, len(ordered))
-    return families, int(row)
+    return families, rows
 
 
 @compiled_inside
@@ -139,6 +148,19 @@ def enter(families: Families, owner: Integer, members: IntArray, size: Integer) 
     families.slots[-found - 1] = row + 1
     families.used[0] = row + 1
     return row
+
+
+@compiled_in_place
+def _enter_all(
+    families: Families, owner: int, members: IntArray, rows: IntArray, first: int
+) -> Integer:
+    """Write the rows of families from the ``first``; return how many have one, of all or fewer."""
+    for k in range(first, len(members)):
+        row = enter(families, owner, members[k], members.shape[1])
+        if row == FULL:
+            return k
+        rows[k] = row
+    return len(members)
 
 
 @compiled_in_place

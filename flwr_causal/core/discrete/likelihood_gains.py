@@ -5,7 +5,8 @@ sum t(n_s)`` with ``t(k) = k log k``: the number of rows times their conditional
 It is never negative, although x and y may be independent given S. Its mean over all tables that
 have the same n_sx and n_sy, if x and y are independent given S, is known exactly: each n_sxy then
 has a hypergeometric distribution (Vinh, Epps & Bailey 2010). Where all counts are large this mean
-is half the number of parameters that x adds; where tables are nearly empty it is not.
+is half the number of parameters that x adds; where tables are nearly empty it is not. A mean is a
+sum over the configurations of S and the states of x, which `discrete.scores` counts.
 
 Parties that each count their own rows have sums of such gains, in which every party contributes its
 own mean; :mod:`flwr_causal.core.ges.speculative_search` corrects the sum.
@@ -24,20 +25,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import gammaln
 
-from flwr_causal.core.compiled import compiled_in_place, compiled_inside
-from flwr_causal.core.discrete.scores import (
-    RowGains,
-    ScoreRoom,
-    TableGains,
-    TableRows,
-    configurations,
-)
+from flwr_causal.core.compiled import compiled_inside
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
-    from flwr_causal.core.discrete.families import Families
+    from flwr_causal.core.arrays import FloatArray, Integer
 
     CellCounts = NDArray[np.int32]
 
@@ -50,81 +43,31 @@ LARGE = 16.0
 NEGLIGIBLE = 1e-15
 
 
-class ExpectedGains(RowGains):
-    """Means of the gains of the log-likelihood if x and y are independent given S.
-
-    Parameters
-    ----------
-    source : TableGains
-        Gains of any score; the rows are shared with it.
-    """
-
-    def __init__(self, source: TableGains) -> None:
-        super().__init__(source.rows)
-        length = min(int(source.terms.num_rows), MOST_FACTORIALS) + 1
-        self._factorials = gammaln(np.arange(length) + 1.0)
-
-    def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
-    ) -> tuple[int, int]:
-        return _fill_means(self.rows, self._factorials, families, rows, wanted, room)
-
-
-@compiled_in_place
-def _fill_means(
-    rows: TableRows,
-    factorials: FloatArray,
-    families: Families,
-    which: IntArray,
-    wanted: BoolArray,
-    room: ScoreRoom,
-) -> tuple[int, int]:
-    """Compute the wanted means, and store them in ``families``.
-
-    The parameters and results are those of :func:`flwr_causal.core.discrete.scores.fill_gains`.
-    """
-    n, codes, by_y, by_x = len(rows.weights), room.codes, room.cells, room.counts
-    for index in range(len(which)):
-        row = which[index]
-        y, size, members = families.owners[row], families.sizes[row], families.members[row]
-        r = rows.cards[y]
-        num = configurations(rows, members, size, codes, by_y)
-        if num < 0 or num * r > len(by_y):
-            return index, max(-num, num * r)
-        for cell in range(num * r):
-            by_y[cell] = 0
-        for i in range(n):
-            by_y[codes[i] * r + rows.codes[y, i]] += rows.weights[i]
-        for x in range(len(rows.cards)):
-            if not wanted[index, x]:
-                continue
-            card = rows.cards[x]
-            if num * card > len(by_x):
-                return index, num * card
-            for i in range(n):
-                by_x[codes[i] * card + rows.codes[x, i]] += rows.weights[i]
-            total = 0.0
-            for s in range(num):
-                total += _mean_gain(
-                    by_x[s * card : s * card + card], by_y[s * r : s * r + r], factorials
-                )
-            families.gains[row, x] = total
-            for cell in range(num * card):
-                by_x[cell] = 0
-    return len(which), 0
+def log_factorials(num_rows: int) -> FloatArray:
+    """Return log k! for k from 0, up to a number of rows or MOST_FACTORIALS."""
+    return np.asarray(gammaln(np.arange(min(num_rows, MOST_FACTORIALS) + 1) + 1.0))
 
 
 @compiled_inside
-def _mean_gain(by_x: CellCounts, by_y: CellCounts, factorials: FloatArray) -> float:
-    """Return the mean gain over the tables of two independent variables with these margins."""
+def mean_of_terms(a: Integer, by_y: CellCounts, factorials: FloatArray) -> float:
+    """Return the part of the mean gain that rows of one state of x have, in one configuration of S.
+
+    Parameters
+    ----------
+    a : int
+        Their number, above 0.
+    by_y : ndarray of int32, shape (r,)
+        Rows of the configuration, by state of y.
+    factorials : ndarray of float64
+        See :func:`log_factorials`.
+    """
     n = np.int64(0)
-    for a in by_x:
-        n += a
+    for b in by_y:
+        n += b
     mean = 0.0
-    for a in by_x:
-        for b in by_y:
-            if a > 0 and b > 0 and n > 1:
-                mean += _mean_term(n, np.int64(a), np.int64(b), factorials)
+    for b in by_y:
+        if b > 0 and n > 1:
+            mean += _mean_term(n, a, np.int64(b), factorials)
     return mean
 
 
@@ -134,7 +77,7 @@ def _mean_term(n: Integer, a: Integer, b: Integer, factorials: FloatArray) -> fl
     middle = a * (b / n)
     if middle >= LARGE:
         return _large_mean_term(float(n), float(a), float(b), middle)
-    first = max(0, a + b - n)
+    first = a + b - n if a + b > n else np.int64(0)
     weight = math.exp(
         _log_factorial(factorials, a)
         + _log_factorial(factorials, b)
@@ -147,12 +90,13 @@ def _mean_term(n: Integer, a: Integer, b: Integer, factorials: FloatArray) -> fl
         - _log_factorial(factorials, n - a - b + first)
     )
     mean, log_middle = 0.0, math.log(middle)
-    for k in range(first, min(a, b) + 1):
+    for k in range(first, (a if a < b else b) + 1):
         # m - k has mean 0; with it no term is negative, but for its rounding error.
         term = middle - k
         if k > 0:
             term += k * (factorials[k] - factorials[k - 1] - log_middle)
-        mean += weight * max(term, 0.0)
+        if term > 0.0:
+            mean += weight * term
         if k > middle and weight < NEGLIGIBLE:
             break
         weight *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))

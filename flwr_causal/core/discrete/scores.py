@@ -22,16 +22,15 @@ whatever the number of cells.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside, count_ones, lowest_one
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.families import Families, find
+from flwr_causal.core.discrete.likelihood_gains import log_factorials, mean_of_terms
 from flwr_causal.core.graphs.edge_lists import families_of
 from flwr_causal.errors import ConfigError, DataError
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
+    from flwr_causal.core.discrete.families import Families
     from flwr_causal.core.graphs.graph import CausalGraph
 
     Words = NDArray[np.uint64]
@@ -65,13 +65,14 @@ class ScoreTerms(NamedTuple):
     num_rows : float
         n.
     keys : ndarray of float64, shape (H,)
-        Hash table of the numbers of cells q that have a lookup table; 0: free.
+        Hash table of the numbers of cells q that have a lookup table; 0: free. Terms of BIC and the
+        likelihood do not depend on q: theirs is 1.
     numbers : ndarray of int64, shape (H,)
         The index in ``tables`` of each key.
     tables : ndarray of float64, shape (T, L)
         ``tables[i, k]`` is the term of count k.
-    used : ndarray of int64, shape (1,)
-        Number of lookup tables in use.
+    missing : ndarray of float64, shape (1,)
+        The key that :func:`table_for` has not found.
     """
 
     kind: int
@@ -80,77 +81,69 @@ class ScoreTerms(NamedTuple):
     keys: FloatArray
     numbers: IntArray
     tables: FloatArray
-    used: IntArray
+    missing: FloatArray
 
 
-def terms_of(kind: int, sample_size: float, num_rows: int) -> ScoreTerms:
-    """Return the terms of a score, without lookup tables."""
-    length = min(num_rows + 1, TABLE_LENGTH)
-    return ScoreTerms(
+def terms_of(kind: int, sample_size: float, num_rows: int, tables: int = 16) -> ScoreTerms:
+    """Return the terms of a score, with room for lookup tables; but for BDeu with the only one."""
+    if kind != BDEU:
+        tables = 1
+    terms = ScoreTerms(
         kind,
         float(sample_size),
         float(num_rows),
-        np.zeros(64),
-        np.zeros(64, dtype=np.int64),
-        np.zeros((16, length)),
-        np.zeros(1, dtype=np.int64),
+        np.zeros(4 * tables + 1),
+        np.zeros(4 * tables + 1, dtype=np.int64),
+        np.zeros((tables, min(num_rows + 1, TABLE_LENGTH))),
+        np.ones(1),
     )
+    return terms if kind == BDEU else with_table(terms)
 
 
-def more_tables(terms: ScoreTerms) -> ScoreTerms:
-    """Return the terms with room for twice as many lookup tables, all of them empty."""
-    return terms._replace(
-        keys=np.zeros(2 * len(terms.keys)),
-        numbers=np.zeros(2 * len(terms.numbers), dtype=np.int64),
-        tables=np.zeros((2 * len(terms.tables), terms.tables.shape[1])),
-        used=np.zeros(1, dtype=np.int64),
-    )
+def with_table(terms: ScoreTerms) -> ScoreTerms:
+    """Return the terms with the lookup table that was missing; alone, where there is no room."""
+    key, number = float(terms.missing[0]), int((terms.keys > 0).sum())
+    if number == len(terms.tables):
+        kind, size, rows = terms.kind, terms.sample_size, int(terms.num_rows)
+        terms, number = terms_of(kind, size, rows, 2 * number), 0
+    slot = int(key % len(terms.keys))
+    while terms.keys[slot] != 0.0:
+        slot = (slot + 1) % len(terms.keys)
+    terms.keys[slot], terms.numbers[slot] = key, number
+    counts = np.arange(terms.tables.shape[1], dtype=np.float64)
+    if terms.kind == BDEU:
+        # log Gamma(k + a) - log Gamma(a) as a running sum, which is accurate for tiny a too.
+        terms.tables[number, 1:] = np.cumsum(np.log(terms.sample_size / key + counts[:-1]))
+    else:
+        terms.tables[number] = xlogy(counts, counts)
+    return terms
 
 
 @compiled_inside
 def table_for(terms: ScoreTerms, cells: float) -> int:
-    """Return the index of the lookup table for a number of cells; fill the table if it is new.
-
-    The result is -1 if there is no room for a further table.
-    """
+    """Return the index of the lookup table for a number of cells; -1 where there is none."""
     keys = terms.keys
     key = cells if terms.kind == BDEU else 1.0
-    mantissa, exponent = math.frexp(key)
-    slot = (int(mantissa * 9007199254740992.0) * 40503 + exponent * 2654435761) % len(keys)
-    while keys[slot] != 0.0:
-        if keys[slot] == key:
-            return terms.numbers[slot]
+    slot = int(key % len(keys))
+    while keys[slot] != key:
+        if keys[slot] == 0.0:
+            terms.missing[0] = key
+            return -1
         slot = (slot + 1) % len(keys)
-    number = terms.used[0]
-    if number == len(terms.tables):
-        return -1
-    keys[slot] = key
-    terms.numbers[slot] = number
-    terms.used[0] = number + 1
-    # log Gamma(k + a) - log Gamma(a) as a running sum, which is accurate for tiny a too.
-    prior = terms.sample_size / cells
-    total = 0.0
-    for k in range(terms.tables.shape[1]):
-        if terms.kind == BDEU:
-            terms.tables[number, k] = total
-            total += math.log(prior + k)
-        elif k > 1:
-            terms.tables[number, k] = k * math.log(k)
-    return number
+    return terms.numbers[slot]
 
 
 @compiled_inside
-def term(terms: ScoreTerms, number: Integer, cells: float, count: Integer) -> float:
-    """Return t(count; cells), from the lookup table with index ``number`` if it is long enough."""
-    last = terms.tables.shape[1] - 1
+def term(table: FloatArray, prior: float, count: Integer) -> float:
+    """Return t(count; q), given its lookup table and e/q of BDeu; 0 for the other scores."""
+    last = len(table) - 1
     if count <= last:
-        return terms.tables[number, count]
-    if terms.kind != BDEU:
+        return table[count]
+    if prior == 0.0:
         return count * math.log(count)
     # A table is shorter than a count only if it has TABLE_LENGTH entries; Stirling's series is
     # exact in float64 from z = 64 on.
-    prior = terms.sample_size / cells
-    return terms.tables[number, last] + _stirling(count + prior) - _stirling(last + prior)
+    return table[last] + _stirling(count + prior) - _stirling(last + prior)
 
 
 @compiled_inside
@@ -159,54 +152,64 @@ def _stirling(z: float) -> float:
     return (z - 0.5) * math.log(z) - z + 1.0 / (12.0 * z) - 1.0 / (360.0 * (z * z * z))
 
 
-def sum_of_terms(terms: ScoreTerms, cells: float, counts: NDArray[Any]) -> float:
-    """Return the sum of t(count; cells) over all counts."""
-    counts = counts[counts > 0]
+def terms_of_counts(terms: ScoreTerms, cells: Any, counts: NDArray[Any]) -> FloatArray:
+    """Return t(count; cells) of each count, 0 where it is 0; ``cells`` is a number or an array."""
     if terms.kind == BDEU:
         prior = terms.sample_size / cells
-        return float((gammaln(counts + prior) - gammaln(prior)).sum())
-    return float((counts * np.log(counts)).sum())
+        return np.asarray(gammaln(counts + prior) - gammaln(prior))
+    return np.asarray(xlogy(counts, counts))
 
 
-def regret(num_rows: float, cells: float) -> float:
+def regret(num_rows: float, cells: Any) -> FloatArray:
     """Return the log regret of a multinomial with ``cells`` cells (Szpankowski & Weinberger 2012).
 
     Silander et al. (2018) use this approximation for qNML. Its error is below 0.1 nats for all
     numbers of rows and cells.
     """
-    if cells <= 1.0 or num_rows <= 0.0:
-        return 0.0
-    a = cells / num_rows
+    a = np.maximum(cells, 1.0) / max(num_rows, 1.0)
     # c = 1/2 + sqrt(1 + 4/a) / 2 is computed from c - 1, which is tiny if there are many cells.
-    beyond = (2.0 / a) / (1.0 + math.sqrt(1.0 + 4.0 / a))
+    beyond = (2.0 / a) / (1.0 + np.sqrt(1.0 + 4.0 / a))
     c = 1.0 + beyond
-    return num_rows * (math.log(a) + (a + 2.0) * math.log1p(beyond) - 1.0 / c) - 0.5 * math.log(
-        c + 2.0 / a
-    )
+    value = num_rows * (np.log(a) + (a + 2.0) * np.log1p(beyond) - 1.0 / c)
+    return np.where(np.asarray(cells) > 1.0, value - 0.5 * np.log(c + 2.0 / a), 0.0)
 
 
-_regret = compiled_inside(regret)
+def penalty(terms: ScoreTerms, cells: Any) -> Any:
+    """Return the penalty of tables with so many cells."""
+    if terms.kind == BIC:
+        return 0.5 * math.log(max(terms.num_rows, 1.0)) * cells
+    return regret(terms.num_rows, cells) if terms.kind == QNML else 0.0
 
 
-@compiled_inside
-def penalty_gain(terms: ScoreTerms, q: float, x: float, y: float) -> float:
-    """Return the increase of the penalty when a variable becomes a parent of y in addition to S.
+def penalty_gains(
+    terms: ScoreTerms, families: Families, rows: IntArray, others: IntArray, cards: IntArray
+) -> Any:
+    """Return the increases of the penalty with a further parent of families.
 
     Parameters
     ----------
     terms : ScoreTerms
         The score.
-    q : float
-        Number of cells of S.
-    x, y : float
-        Number of states of the new parent and of y.
+    families : Families
+    rows, others : ndarray of int64, shape (m,)
+        Of each gain the row of the family (y, S), and x.
+    cards : ndarray of int64, shape (d,)
+        Numbers of states.
+
+    Returns
+    -------
+    ndarray of float64, shape (m,), or 0.0
     """
+    if terms.kind not in (BIC, QNML):
+        return 0.0
+    inside = np.arange(families.members.shape[1]) < families.sizes[rows, None]
+    q = np.where(inside, cards[families.members[rows]], 1.0).prod(axis=1)
+    x, y = cards[others], cards[families.owners[rows]]
     if terms.kind == BIC:
-        return 0.5 * math.log(terms.num_rows) * q * (x - 1.0) * (y - 1.0)
-    if terms.kind == QNML:
-        n = terms.num_rows
-        return _regret(n, q * x * y) - _regret(n, q * x) - _regret(n, q * y) + _regret(n, q)
-    return 0.0
+        return penalty(terms, q * (x - 1.0) * (y - 1.0))
+    # In this order the result is exactly 0 where x or y has one state.
+    with_x = penalty(terms, q * x * y) - penalty(terms, q * y)
+    return with_x - (penalty(terms, q * x) - penalty(terms, q))
 
 
 class TableRows(NamedTuple):
@@ -257,8 +260,8 @@ class ScoreRoom(NamedTuple):
 
     Attributes
     ----------
-    codes, groups : ndarray of int32, shape (n,)
-        Of each row, the configuration of the parents; an order of configurations.
+    codes : ndarray of int32, shape (n,)
+        Of each row, the configuration of the parents.
     cells : ndarray of int32, shape (C,)
         One number for each configuration, or configuration and state of y.
     counts : ndarray of int32, shape (C,)
@@ -268,7 +271,6 @@ class ScoreRoom(NamedTuple):
     """
 
     codes: CellCounts
-    groups: CellCounts
     cells: CellCounts
     counts: CellCounts
     masks: Words
@@ -278,7 +280,6 @@ def room_for(rows: TableRows, cells: int) -> ScoreRoom:
     """Return working memory for tables of ``cells`` cells."""
     n = len(rows.weights)
     return ScoreRoom(
-        np.empty(n, np.int32),
         np.empty(n, np.int32),
         np.empty(cells, np.int32),
         np.zeros(cells, np.int32),
@@ -331,15 +332,16 @@ def fill_gains(
     which: IntArray,
     wanted: BoolArray,
     room: ScoreRoom,
+    factorials: FloatArray,
 ) -> tuple[int, int]:
-    """Compute the wanted gains that ``families`` does not hold yet, and store them there.
+    """Compute gains without their penalties, and store them in ``families``.
 
     Parameters
     ----------
     rows : TableRows
         The data.
     terms : ScoreTerms
-        The score; lookup tables are added.
+        The score.
     families : Families
         The gains of families; changed in place.
     which : ndarray of int64, shape (m,)
@@ -348,6 +350,9 @@ def fill_gains(
         The further parents whose gains are wanted, for each of ``which``.
     room : ScoreRoom
         Working memory.
+    factorials : ndarray of float64
+        Of the likelihood, :func:`log_factorials`: the means under independence are computed in
+        place of the gains. Empty: the gains are.
 
     Returns
     -------
@@ -355,10 +360,11 @@ def fill_gains(
         How many of ``which`` are computed: m, or fewer if something has no room. Then call again
         for the rest.
     cells : int
-        Number of cells that ``room`` must have; 0 if ``terms`` needs `more_tables`.
+        Number of cells that ``room`` must have; 0 if a lookup table is missing, see `with_table`.
     """
     n, words, gains = len(rows.weights), rows.bits.shape[1], families.gains
-    codes, sizes, masks = room.codes, room.cells, room.masks
+    codes, sizes, masks, tables = room.codes, room.cells, room.masks, terms.tables
+    prior = terms.sample_size if terms.kind == BDEU else 0.0
     for index in range(len(which)):
         row = which[index]
         y, size, members = families.owners[row], families.sizes[row], families.members[row]
@@ -383,11 +389,11 @@ def fill_gains(
         for s in range(num):
             total = np.int64(0)
             for group in range(s * r, (s + 1) * r):
-                base -= term(terms, table_y, q * r, np.int64(sizes[group]))
+                base -= term(tables[table_y], prior / (q * r), np.int64(sizes[group]))
                 total += sizes[group]
-            base += term(terms, table, q, total)
+            base += term(tables[table], prior / q, total)
         for x in range(len(rows.cards)):
-            if not wanted[index, x] or not math.isnan(gains[row, x]):
+            if not wanted[index, x]:
                 continue
             card = rows.cards[x]
             if card == 1 or r == 1:
@@ -398,8 +404,18 @@ def fill_gains(
                 return index, 0
             # By bits a cell costs n / 64 operations on words, by rows each row costs one step.
             if by_bits and num * r * (card - 1) * words < 8 * n:
-                value = _by_bits(
-                    rows, terms, masks, sizes, num, r, x, table_x, table_xy, q, room.counts
+                value, mean = _by_bits(
+                    rows,
+                    masks,
+                    sizes,
+                    num,
+                    r,
+                    x,
+                    tables[table_x],
+                    tables[table_xy],
+                    prior / (q * card),
+                    room.counts,
+                    factorials,
                 )
             else:
                 if num * card * (r + 1) > len(room.counts):
@@ -407,13 +423,20 @@ def fill_gains(
                 if not coded:
                     coded = True
                     _codes_of_groups(masks, words, num, r, codes)
-                value = _by_rows(rows, terms, codes, num, y, x, table_x, table_xy, q, room.counts)
-            gains[row, x] = base + value - penalty_gain(terms, q, float(card), float(r))
-            # The gain is symmetric in x and y, which saves half the work for empty S.
-            if size == 0:
-                other = find(families, x, members, size)
-                if other >= 0:
-                    gains[other, y] = gains[row, x]
+                value, mean = _by_rows(
+                    rows,
+                    codes,
+                    sizes,
+                    num,
+                    y,
+                    x,
+                    tables[table_x],
+                    tables[table_xy],
+                    prior / (q * card),
+                    room.counts,
+                    factorials,
+                )
+            gains[row, x] = mean if len(factorials) > 0 else base + value
     return len(which), 0
 
 
@@ -422,7 +445,6 @@ def _groups(rows: TableRows, members: IntArray, size: int, y: int, room: ScoreRo
     """Write one bit a row for each configuration of the members and state of y; count the rows.
 
     The bits are the first of ``room.masks``, the numbers of rows the first of ``room.cells``.
-    Configurations are numbered as by :func:`configurations`.
 
     Returns
     -------
@@ -456,22 +478,8 @@ def _groups(rows: TableRows, members: IntArray, size: int, y: int, room: ScoreRo
                     num -= 1
     if num * (r + 1) * words > len(masks):
         return 0
-    # The configurations in the order of their first rows.
-    first_rows, order = room.codes, room.groups
-    for s in range(num):
-        own, w = end - (s + 1) * words, 0
-        while masks[own + w] == 0:
-            w += 1
-        first_row = 64 * w + lowest_one(masks[own + w])
-        place = s
-        while place > 0 and first_rows[place - 1] > first_row:
-            first_rows[place] = first_rows[place - 1]
-            order[place] = order[place - 1]
-            place -= 1
-        first_rows[place] = first_row
-        order[place] = s
     for group in range(num * r):
-        own, new, count = end - (order[group // r] + 1) * words, group * words, 0
+        own, new, count = end - (group // r + 1) * words, group * words, 0
         for w in range(words):
             word = masks[own + w] & bits[rows.first_bits[y] + group % r, w]
             masks[new + w] = word
@@ -494,23 +502,23 @@ def _codes_of_groups(masks: Words, words: int, num: int, r: int, codes: CellCoun
 @compiled_inside
 def _by_bits(
     rows: TableRows,
-    terms: ScoreTerms,
     masks: Words,
     sizes: CellCounts,
     num: int,
     r: int,
     x: int,
-    table_x: int,
-    table_xy: int,
-    q: float,
+    table_x: FloatArray,
+    table_xy: FloatArray,
+    prior: float,
     left: CellCounts,
-) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting each cell by ``and`` and popcount.
+    factorials: FloatArray,
+) -> tuple[float, float]:
+    """Return sum t(n_sxy) - sum t(n_sx), and the mean, counting cells by ``and`` and popcount.
 
     ``left`` is working memory; its first r entries are zero before and after the call.
     """
     card, first, words = rows.cards[x], rows.first_bits[x], rows.bits.shape[1]
-    value = 0.0
+    value, mean = 0.0, 0.0
     for s in range(num):
         for k in range(r):
             left[k] = sizes[s * r + k]
@@ -524,10 +532,12 @@ def _by_bits(
                         begin = (s * r + k) * words
                         count = _common(masks[begin : begin + words], rows.bits[first + state])
                     left[k] -= count
-                    value += term(terms, table_xy, q * card * r, count)
+                    value += term(table_xy, prior / r, count)
                 by_state += count
-            value -= term(terms, table_x, q * card, by_state)
-    return value
+            value -= term(table_x, prior, by_state)
+            if len(factorials) > 0 and by_state > 0:
+                mean += mean_of_terms(by_state, sizes[s * r : s * r + r], factorials)
+    return value, mean
 
 
 @compiled_inside
@@ -542,17 +552,18 @@ def _common(one: Words, other: Words) -> int:
 @compiled_inside
 def _by_rows(
     rows: TableRows,
-    terms: ScoreTerms,
     codes: CellCounts,
+    sizes: CellCounts,
     num: int,
     y: int,
     x: int,
-    table_x: int,
-    table_xy: int,
-    q: float,
+    table_x: FloatArray,
+    table_xy: FloatArray,
+    prior: float,
     counts: CellCounts,
-) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting row by row.
+    factorials: FloatArray,
+) -> tuple[float, float]:
+    """Return sum t(n_sxy) - sum t(n_sx), and the mean, counting row by row.
 
     ``counts`` is working memory; all its entries are zero before and after the call.
     """
@@ -562,7 +573,7 @@ def _by_rows(
         cell = (codes[i] * card + rows.codes[x, i]) * width
         counts[cell] += rows.weights[i]
         counts[cell + 1 + rows.codes[y, i]] += rows.weights[i]
-    value = 0.0
+    value, mean = 0.0, 0.0
     # If most cells are empty, only the cells of the rows are visited.
     sparse = num * card * width > 2 * n
     for step in range(n if sparse else num * card):
@@ -571,13 +582,17 @@ def _by_rows(
             first = (codes[step] * card + rows.codes[x, step]) * width
         if counts[first] == 0:
             continue
-        value -= term(terms, table_x, q * card, np.int64(counts[first]))
+        by_state = np.int64(counts[first])
+        value -= term(table_x, prior, by_state)
+        if len(factorials) > 0:
+            group = first // (card * width) * (width - 1)
+            mean += mean_of_terms(by_state, sizes[group : group + width - 1], factorials)
         counts[first] = 0
         for cell in range(first + 1, first + width):
             if counts[cell] > 0:
-                value += term(terms, table_xy, q * card * (width - 1), np.int64(counts[cell]))
+                value += term(table_xy, prior / (width - 1), np.int64(counts[cell]))
                 counts[cell] = 0
-    return value
+    return value, mean
 
 
 DiscreteScore = Literal["bdeu", "bic", "qnml"]
@@ -602,56 +617,7 @@ def check_score(score: str, equivalent_sample_size: float) -> None:
         )
 
 
-class RowGains(ABC):
-    """Gains that are counted from the rows of a table, family after family.
-
-    Parameters
-    ----------
-    rows : TableRows
-    """
-
-    def __init__(self, rows: TableRows) -> None:
-        self.rows = rows
-        self._cells = 1024
-
-    def on(self, codes: NDArray[np.uint8], columns: Sequence[int]) -> Self:
-        """Return the same gains of other rows; penalties stay those of this number of rows.
-
-        Parameters
-        ----------
-        codes : ndarray of uint8, shape (m, n)
-            Each row once.
-        columns : sequence of int
-            The variables that they are of.
-        """
-        other = copy(self)
-        none = np.zeros((0, 0), dtype=np.uint64)
-        weights, cards = np.ones(codes.shape[1], np.int32), self.rows.cards[columns]
-        other.rows = TableRows(codes, weights, cards, none, np.zeros(len(columns), np.int64))
-        return other
-
-    def must_stop(self) -> bool:
-        """Return False: every gain can be computed here."""
-        return False
-
-    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
-        """Compute the wanted gains of some rows of ``families``."""
-        room = room_for(self.rows, self._cells)
-        while len(rows):
-            done, cells = self._fill_first(families, rows, wanted, room)
-            rows, wanted = rows[done:], wanted[done:]
-            if cells:
-                self._cells = 2 * cells
-                room = room_for(self.rows, self._cells)
-
-    @abstractmethod
-    def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
-    ) -> tuple[int, int]:
-        """Fill the first rows; return how many, and the cells that the next one needs, or 0."""
-
-
-class TableGains(RowGains):
+class TableGains:
     """Gains of a discrete score, counted from the rows of a table.
 
     Parameters
@@ -680,7 +646,9 @@ class TableGains(RowGains):
                 f"the table has {table.num_rows} rows: at most {MOST_ROWS} can be counted, use "
                 "fewer rows"
             )
-        super().__init__(rows_of(table.compressed()))
+        self.rows = rows_of(table.compressed())
+        self._cells = 1024
+        self._factorials: FloatArray = np.zeros(0)
         self.terms = terms_of(KINDS[score], equivalent_sample_size, table.num_rows)
 
     def likelihoods(self) -> TableGains:
@@ -689,18 +657,70 @@ class TableGains(RowGains):
         other.terms = terms_of(LIKELIHOOD, 1.0, int(self.terms.num_rows))
         return other
 
+    def means(self) -> TableGains:
+        """Return what the gains of the log-likelihood are on average under independence."""
+        other = self.likelihoods()
+        other._factorials = log_factorials(int(self.terms.num_rows))
+        return other
+
+    def on(self, codes: NDArray[np.uint8], columns: Sequence[int]) -> Self:
+        """Return the same gains of other rows; penalties stay those of this number of rows.
+
+        Parameters
+        ----------
+        codes : ndarray of uint8, shape (m, n)
+            Each row once.
+        columns : sequence of int
+            The variables that they are of.
+        """
+        other = copy(self)
+        none = np.zeros((0, 0), dtype=np.uint64)
+        weights, cards = np.ones(codes.shape[1], np.int32), self.rows.cards[columns]
+        other.rows = TableRows(codes, weights, cards, none, np.zeros(len(columns), np.int64))
+        return other
+
+    def must_stop(self) -> bool:
+        """Return False: every gain can be computed here."""
+        return False
+
+    def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
+        """Compute the wanted gains of some rows of ``families`` that are not known yet."""
+        gains = families.gains
+        wanted = wanted & np.isnan(gains[rows])
+        # The gain is symmetric in x and y, which saves half the work for empty S.
+        alone = families.sizes[rows] == 0
+        symmetric = np.count_nonzero(alone) > 1
+        if symmetric:
+            empty, nodes = rows[alone], families.owners[rows[alone]]
+            pairs = np.ix_(alone, nodes)
+            twice = np.tril(wanted[pairs] & wanted[pairs].T)
+            wanted[pairs] &= ~twice
+        self._fill(families, rows, wanted)
+        if self.terms.kind in (BIC, QNML):
+            which, others = np.nonzero(wanted)
+            penalties = penalty_gains(self.terms, families, rows[which], others, self.rows.cards)
+            gains[rows[which], others] -= penalties
+        if symmetric:
+            one, other = np.nonzero(twice)
+            gains[empty[one], nodes[other]] = gains[empty[other], nodes[one]]
+
+    def _fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
+        room = room_for(self.rows, self._cells)
+        while len(rows):
+            done, cells = fill_gains(
+                self.rows, self.terms, families, rows, wanted, room, self._factorials
+            )
+            if cells:
+                self._cells = 2 * cells
+                room = room_for(self.rows, self._cells)
+            elif done < len(rows):
+                self.terms = with_table(self.terms)
+            rows, wanted = rows[done:], wanted[done:]
+
     @property
     def nbytes(self) -> int:
         """Memory of codes, bits and lookup tables in bytes."""
         return self.rows.codes.nbytes + self.rows.bits.nbytes + self.terms.tables.nbytes
-
-    def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
-    ) -> tuple[int, int]:
-        done, cells = fill_gains(self.rows, self.terms, families, rows, wanted, room)
-        if not cells and done < len(rows):
-            self.terms = more_tables(self.terms)
-        return done, cells
 
     def family_score(self, y: int, parents: Sequence[int]) -> float:
         """Return the local score s(y | parents) in nats."""
@@ -722,12 +742,8 @@ class TableGains(RowGains):
 
     def _of_cells(self, counts: NDArray[Any], cells: float) -> float:
         """Return F(A) from the counts of the cells of A."""
-        value = sum_of_terms(self.terms, cells, counts)
-        if self.terms.kind == BIC:
-            value -= 0.5 * math.log(self.terms.num_rows) * cells
-        elif self.terms.kind == QNML:
-            value -= regret(self.terms.num_rows, cells)
-        return value
+        value = terms_of_counts(self.terms, cells, counts).sum()
+        return float(value - penalty(self.terms, cells))
 
     def graph_score(self, adjacency: BoolArray) -> float:
         """Return the score of a DAG, shape (d, d), in nats."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.discrete.contingency_tables import Sets
     from flwr_causal.core.discrete.families import Families
-    from flwr_causal.core.discrete.scores import RowGains
+    from flwr_causal.core.discrete.scores import TableGains
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +73,11 @@ class SeenGains:
     Parameters
     ----------
     rows : SeenTable
-    source : RowGains
+    source : TableGains
         Says which gains; those of a table of the same variables. Its own rows are not used.
     """
 
-    def __init__(self, rows: SeenTable, source: RowGains) -> None:
+    def __init__(self, rows: SeenTable, source: TableGains) -> None:
         self.rows = rows
         self.source = source
 

@@ -575,7 +575,7 @@ class HiddenCauses(NamedTuple):
         where none is better.
     common
         Pairs that have a hidden common cause and no effect on each other, in all graphs of its
-        class.
+        class; none where the gain is no evidence.
     """
 
     gain: float
@@ -639,10 +639,12 @@ def hidden_causes(
         other, lower = search.pruned(start, begin, begin - enough)
         best, without = (start, begin) if begin < without else (best, without)
         mag, score = (other, lower) if lower < score else (mag, score)
+    saved = costs[(best != NONE) & (mag == NONE)]
+    unit = float((saved if len(saved) else apart).max())
+    gain = float((without - score) / unit)
+    if gain <= LEAST_EVIDENCE:
+        return HiddenCauses(gain, ())
     marks = pag_of_mag(mag, search.known)
     both = np.argwhere(np.triu((marks == ARROW) & (marks.T == ARROW)))
     pairs = sorted(tuple(sorted((order[i], order[j]))) for i, j in both)
-    saved = costs[(best != NONE) & (mag == NONE)]
-    unit = float((saved if len(saved) else apart).max())
-    named = tuple((names[i], names[j]) for i, j in pairs)
-    return HiddenCauses(float((without - score) / unit), named)
+    return HiddenCauses(gain, tuple((names[i], names[j]) for i, j in pairs))

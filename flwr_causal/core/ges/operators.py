@@ -149,7 +149,7 @@ def more_room(room: OperatorRoom, status: Integer) -> OperatorRoom:
 @compiled_in_place
 def exceeds(gain: float, other: float) -> bool:
     """Whether a gain is larger than another one, which is not negative, by more than rounding."""
-    return gain > other + max(GAIN_TIE, TIE * gain)
+    return gain > other + (TIE * gain if TIE * gain > GAIN_TIE else GAIN_TIE)
 
 
 @compiled_in_place

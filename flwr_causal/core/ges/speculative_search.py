@@ -34,21 +34,16 @@ from flwr_causal.core.discrete.contingency_tables import (
     num_cells,
 )
 from flwr_causal.core.discrete.families import (
-    FULL,
     Families,
     empty_families,
-    enlarged,
-    enter,
     find,
-    row_of,
+    rows_of,
 )
 from flwr_causal.core.discrete.scores import (
     ScoreTerms,
-    more_tables,
-    penalty_gain,
-    sum_of_terms,
-    table_for,
-    term,
+    penalty,
+    penalty_gains,
+    terms_of_counts,
 )
 from flwr_causal.core.limits import check_deadline
 
@@ -245,7 +240,9 @@ def _foresee(
                 if smaller >= 0 and not math.isnan(families.gains[smaller, x]):
                     card = cards[members[left_out]]
                     growth = cells / card * (card - 1.0) * (cards[x] - 1.0) * (cards[y] - 1.0)
-                    least = min(least, families.gains[smaller, x] - price * growth)
+                    less = families.gains[smaller, x] - price * growth
+                    if less < least:
+                        least = less
             if least == math.inf:
                 # No smaller family is known: the gain without parents, else no improvement.
                 least = -1.0
@@ -304,44 +301,14 @@ class SummedGains(SpeculativeGains):
     def learn_sums(self, likelihoods: FloatArray, means: FloatArray) -> None:
         """Store the sums of the answers to :meth:`questions`, each of shape (M,)."""
         excess = (1.0 - 1.0 / self.num_parties) * means
-        _score(
-            self.families,
-            self.unknown(),
-            likelihoods,
-            excess,
-            self.noise * np.sqrt(excess),
-            self.terms,
-            self.cardinalities,
-        )
-
-
-@compiled_in_place
-def _score(
-    families: Families,
-    asked: IntArray,
-    likelihoods: FloatArray,
-    excess: FloatArray,
-    margin: FloatArray,
-    terms: ScoreTerms,
-    cards: IntArray,
-) -> None:
-    """Write gains into ``families``: likelihood - excess - max(penalty, margin).
-
-    They are those of (row, x) in ``asked``, shape (M, 2), in the order of the other arrays.
-    """
-    for k in range(len(asked)):
-        row, x = asked[k, 0], asked[k, 1]
-        cells = 1.0
-        for m in range(families.sizes[row]):
-            cells *= cards[families.members[row, m]]
-        penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[families.owners[row]]))
-        least = max(penalty, margin[k])
-        families.gains[row, x] = likelihoods[k] - excess[k] - least
+        rows, others = self.unknown().T
+        penalties = penalty_gains(self.terms, self.families, rows, others, self.cardinalities)
+        least = np.maximum(penalties, self.noise * np.sqrt(excess))
+        self.families.gains[rows, others] = likelihoods - excess - least
 
 
 # -- gains from summed contingency tables ----------------------------------------------------------
 
-DONE, NO_TABLE, WIDE = 0, 1, 2
 #: A table has fewer members.
 MOST_MEMBERS = 64
 
@@ -392,8 +359,6 @@ class CountedGains(SpeculativeGains):
             rows,
             wanted,
             self.sums,
-            self.terms,
-            self.cardinalities,
             float(self.edge_cost),
             self.own_margins,
             work,
@@ -401,59 +366,75 @@ class CountedGains(SpeculativeGains):
         super().fill(families, rows, wanted)
 
     def learn_counts(self, sets: Sets, counts: ContingencyCounts) -> None:
-        """Store the sums over the cells of the tables of sets, and of their margins."""
-        narrow = num_cells(sets, self.cardinalities) <= DENSE_CELLS
-        members = sets.lists()
-        work = np.zeros((5, DENSE_CELLS), dtype=np.int64)
-        dense = np.asarray(counts.dense).astype(np.int64)
-        flat = np.concatenate([np.zeros(0, dtype=np.int64), *members])
-        index, begin, first = 0, 0, 0
+        """Store F of the tables of sets, and of their margins without one or two variables."""
+        sizes = sets.sizes.astype(np.int64)
+        lengths = num_cells(sets, self.cardinalities).astype(np.int64)
+        narrow = lengths <= DENSE_CELLS
+        first = np.cumsum(sizes) - sizes
+        begins = np.cumsum(np.where(narrow, lengths, 0)) - lengths
+        dense = counts.dense.astype(np.int64)
+        for size in np.unique(sizes[narrow]).tolist():
+            which = np.flatnonzero(narrow & (sizes == size))
+            members = sets.members[first[which, None] + np.arange(size)].astype(np.int64)
+            owners = np.repeat(np.arange(len(which)), lengths[which])
+            starts = np.cumsum(lengths[which]) - lengths[which]
+            cells = np.arange(len(owners)) - starts[owners]
+            values = dense[begins[which][owners] + cells]
+            self._learn(members, owners[values > 0], cells[values > 0], values[values > 0])
         ends = np.cumsum(counts.lengths)
-        wide = iter(zip(ends - counts.lengths, ends, strict=True))
-        which = narrow.astype(np.int64)
-        while index < len(members):
-            check_deadline()
-            index, first, begin, problem = _take_tables(
-                self.sums,
-                self.terms,
-                self.cardinalities,
-                (sets.sizes.astype(np.int64), flat, which),
-                dense,
-                (index, first, begin),
-                self.own_margins,
-                work,
-            )
-            if problem == FULL:
-                broad = len(members[index]) > self.sums.members.shape[1]
-                self.sums = enlarged(self.sums, 2 * len(members[index]) if broad else 0)
-            elif problem == NO_TABLE:
-                self.terms = more_tables(self.terms)
-            elif problem == WIDE:
-                part = slice(*next(wide))
-                self._take_wide(members[index], counts.cells[part], counts.values[part])
-                first += len(members[index])
-                index += 1
+        for index, own, end in zip(np.flatnonzero(~narrow), counts.lengths, ends, strict=True):
+            members = sets.members[first[index] : first[index] + sizes[index]].astype(np.int64)
+            part = slice(end - own, end)
+            none = np.zeros(int(own), dtype=np.int64)
+            self._learn(members[None], none, counts.cells[part], counts.values[part])
 
-    def _take_wide(self, members: IntArray, cells: IntArray, values: NDArray[Any]) -> None:
-        """Store the sums over the cells of a table of many cells, and of its margins."""
-        cards = self.cardinalities[members]
-        codes = np.stack(np.unravel_index(cells, cards))
-        places = range(len(members))
+    def _learn(
+        self, members: IntArray, owners: IntArray, cells: IntArray, values: NDArray[Any]
+    ) -> None:
+        """Store F of tables of equally many variables, and of their margins.
+
+        Parameters
+        ----------
+        members : ndarray of int64, shape (m, k)
+            The variables of each table.
+        owners, cells, values : ndarray, shape (c,)
+            Of each cell that is not empty: the table, the cell's number, and its count.
+        """
+        cards, places = self.cardinalities[members], range(members.shape[1])
+        codes, rest = [cells] * len(places), cells
+        for k in reversed(places):
+            rest, codes[k] = np.divmod(rest, cards[owners, k])
         for left_out in ((), *((i,) for i in places), *combinations(places, 2)):
+            check_deadline()
             kept = [k for k in places if k not in left_out]
-            owner = int(_margin(np.int64(left_out[0]), np.int64(left_out[-1]))) if left_out else 0
+            margin, whose = 0, members[:, kept]
             if self.own_margins:
-                self.sums, row = row_of(self.sums, owner, members)
+                margin = int(_margin(left_out[0], left_out[-1])) if left_out else 0
+                whose = members
+            self.sums, rows = rows_of(self.sums, margin, whose)
+            # Each set once, unless its sum is known.
+            chosen = np.zeros(len(members), dtype=np.bool_)
+            chosen[np.unique(rows, return_index=True)[1]] = True
+            chosen &= np.isnan(self.sums.gains[rows, 0])
+            lengths = np.where(chosen, cards[:, kept].prod(axis=1), 0)
+            inside = chosen[owners]
+            number = np.zeros(int(inside.sum()), dtype=np.int64)
+            for k in kept:
+                number = number * cards[owners[inside], k] + codes[k][inside]
+            if lengths.max() > DENSE_CELLS:  # a single table
+                _, number = np.unique(number, return_inverse=True)
+                added = np.bincount(number, weights=values)
+                sums = terms_of_counts(self.terms, float(lengths[0]), added).sum()
+            elif chosen.any():
+                starts = np.cumsum(lengths) - lengths
+                added = np.bincount(
+                    starts[owners[inside]] + number, values[inside], minlength=int(lengths.sum())
+                )
+                own = terms_of_counts(self.terms, np.repeat(lengths, lengths) * 1.0, added)
+                sums = np.add.reduceat(own, starts[chosen])
             else:
-                self.sums, row = row_of(self.sums, 0, members[kept])
-            if not math.isnan(self.sums.gains[row, 0]):
                 continue
-            shape = cards[kept]
-            cell = np.ravel_multi_index(codes[kept], shape) if kept else np.zeros_like(cells)
-            _, inverse = np.unique(cell, return_inverse=True)
-            margin = np.bincount(inverse, weights=values)
-            total = float(np.prod(shape, dtype=np.float64))
-            self.sums.gains[row, 0] = sum_of_terms(self.terms, total, margin)
+            self.sums.gains[rows[chosen], 0] = sums - penalty(self.terms, lengths[chosen] * 1.0)
 
 
 def lacking_sets(sources: Sequence[SpeculativeGains]) -> Sets:
@@ -476,117 +457,18 @@ def lacking_sets(sources: Sequence[SpeculativeGains]) -> Sets:
 
 
 @compiled_in_place
-def _take_tables(
-    sums: Families,
-    terms: ScoreTerms,
-    cards: IntArray,
-    sets: tuple[IntArray, IntArray, IntArray],
-    dense: IntArray,
-    start: tuple[int, int, int],
-    own: bool,
-    work: IntArray,
-) -> tuple[int, int, int, int]:
-    """Store the sums over the cells of tables, and of their margins without one or two variables.
-
-    Parameters
-    ----------
-    sets : tuple of ndarray of int64
-        Size of each set, all members, and whether the table is among the dense ones.
-    dense : ndarray of int64
-        The cells of the dense tables.
-    start : tuple of int
-        The set to begin with, its first member, the first cell of its table.
-    own : bool
-        Whether the margins of each table are kept apart.
-    work : ndarray of int64, shape (5, DENSE_CELLS)
-        Scratch space; row 2 is zero before and after.
-
-    Returns
-    -------
-    index, first, begin : int
-        The first set that was not processed, as in ``start``.
-    problem : int
-        DONE; FULL if ``sums`` has no room; NO_TABLE if ``terms`` has none; WIDE if the table is not
-        a dense one.
-    """
-    sizes, members, narrow = sets
-    index, first, begin = start
-    cells, values, counts, left, steps = work[0], work[1], work[2], work[3], work[4]
-    # To numba a literal 0 is a type of its own, for which callees are compiled again.
-    zero = np.int64(0)
-    while index < len(sizes):
-        if not narrow[index]:
-            return index, first, begin, WIDE
-        size = sizes[index]
-        length = 1
-        for k in range(size - 1, -1, -1):
-            steps[k] = length
-            length *= cards[members[first + k]]
-        filled = 0
-        for cell in range(length):
-            if dense[begin + cell] > 0:
-                cells[filled] = cell
-                values[filled] = dense[begin + cell]
-                filled += 1
-        for i in range(-1, size):
-            # The whole set (i = j = -1), the set without i (j = i), the set without i and j.
-            for j in range(i, size if i >= 0 else 0):
-                count = zero
-                total = 1.0
-                for k in range(size):
-                    if k != i and k != j:
-                        left[count] = members[first + k]
-                        total *= cards[left[count]]
-                        count += 1
-                owner, key, width = zero, left, count
-                if own:
-                    owner = zero if i < 0 else np.int64(_margin(i, j))
-                    key, width = members[first : first + size], np.int64(size)
-                row = enter(sums, owner, key, width)
-                if row == FULL:
-                    return index, first, begin, FULL
-                if not math.isnan(sums.gains[row, 0]):
-                    continue
-                number = table_for(terms, total)
-                if number < 0:
-                    return index, first, begin, NO_TABLE
-                for k in range(filled):
-                    cell = cells[k]
-                    reduced = cell
-                    if i >= 0:
-                        step = steps[i]
-                        reduced -= cell // step % cards[members[first + i]] * step
-                        if j != i:
-                            step = steps[j]
-                            reduced -= cell // step % cards[members[first + j]] * step
-                    counts[reduced] += values[k]
-                result = 0.0
-                for cell in range(length):
-                    if counts[cell] > 0:
-                        result += term(terms, number, total, counts[cell])
-                        counts[cell] = 0
-                sums.gains[row, 0] = result
-        first += size
-        begin += length
-        index += 1
-    return index, first, begin, DONE
-
-
-@compiled_in_place
 def _compute(
     families: Families,
     rows: IntArray,
     wanted: BoolArray,
     sums: Families,
-    terms: ScoreTerms,
-    cards: IntArray,
     edge_cost: float,
     own: bool,
     work: IntArray,
 ) -> None:
     """Write the wanted gains whose four sums are known; ``work``, (2, W + 2), is scratch space.
 
-    The gain is F(S + x + y) - F(S + x) - F(S + y) + F(S), less penalty and cost; ``both``,
+    The gain is F(S + x + y) - F(S + x) - F(S + y) + F(S), less the cost; ``both``,
     ``known_x``, ``known_y`` and ``known_s`` are the rows of these in ``sums``, negative if unknown.
     """
     values = sums.gains
@@ -601,10 +483,7 @@ def _compute(
             known_s, known_y = find(sums, zero, members, size), find(sums, zero, with_y, size + 1)
         if known_s < 0 or known_y < 0:
             continue
-        cells = 1.0
-        for m in range(size):
-            cells *= cards[members[m]]
-        for x in range(len(cards)):
+        for x in range(wanted.shape[1]):
             if not wanted[k, x] or not math.isnan(families.gains[row, x]):
                 continue
             _with(with_y, size + 1, x, further)
@@ -621,15 +500,14 @@ def _compute(
                 without_x, without_y = _margin(i, i), _margin(j, j)
                 known_x = find(sums, without_y, further, size + 2)
                 known_y = find(sums, without_x, further, size + 2)
-                known_s = find(sums, _margin(min(i, j), max(i, j)), further, size + 2)
+                known_s = find(sums, _margin(i, j) if i < j else _margin(j, i), further, size + 2)
             else:
                 _with(members, size, x, further)
                 known_x = find(sums, zero, further, size + 1)
             if known_x < 0:
                 continue
             gain = values[both, 0] - values[known_x, 0] - values[known_y, 0] + values[known_s, 0]
-            penalty = penalty_gain(terms, cells, float(cards[x]), float(cards[y]))
-            families.gains[row, x] = gain - penalty - edge_cost
+            families.gains[row, x] = gain - edge_cost
 
 
 @compiled_in_place

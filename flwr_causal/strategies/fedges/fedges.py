@@ -12,15 +12,15 @@ steps, with the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
    - ``variant="paper"``: Algorithm 1, rounds of local searches and fusions (``GRAPH``).
    - "scores", the default: GES at the server, on sums of the parties' gains in log-likelihood
      (``LIKELIHOODS``, until no gain is unknown), then on contingency tables of the columns that the
-     found graph joins (``COUNTS``; `searches.search_on_sums`).
-   - "exact": GES at the server on contingency tables (``COUNTS``; `searches.search_on_sums`).
+     found graph joins (``COUNTS``; `searches.ScoredEdges`).
+   - "exact": GES at the server on contingency tables (``COUNTS``; `searches.PooledCounts`).
    - "fusion": rounds of fusion, in which the sum of the parties' scores chooses among graphs
      (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``; `rounds`).
 
 4. Tables of the graphs that were found, by which the one with the highest held-out likelihood is
    chosen (``FIT``; `searches.fit`).
 5. With ``mode="scores", start="driven"``: rounds of fusion from that graph, and its tables. With
-   ``hidden_causes``: tables of tests of independence (``COUNTS``; `hidden`).
+   ``hidden_causes``: tables of tests of independence (``COUNTS``; `searches.HiddenStates`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,11 @@ from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.protocol.fedges import FUSES
 from flwr_causal.runtime.algorithm import relayed
 from flwr_causal.strategies.cut_points import agreed_cuts
-from flwr_causal.strategies.fedges.hidden import separations
-from flwr_causal.strategies.fedges.joined import check_required, joined_search
+from flwr_causal.strategies.fedges.joined import JoinedCounts, check_required
 from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
 from flwr_causal.strategies.fedges.paper import algorithm_1
-from flwr_causal.strategies.fedges.problem import Problem
-from flwr_causal.strategies.fedges.results import network_values
-from flwr_causal.strategies.fedges.rounds import Fuser, rounds_of
-from flwr_causal.strategies.fedges.searches import fit, search_on_sums
+from flwr_causal.strategies.fedges.results import RunProblem, network_values
+from flwr_causal.strategies.fedges.searches import HiddenStates, fit
 from flwr_causal.strategies.fedges.tables import FedGESTables
 
 if TYPE_CHECKING:
@@ -55,8 +52,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step, Steps
-    from flwr_causal.strategies.fedges.problem import Standing
-    from flwr_causal.strategies.fedges.results import Found
+    from flwr_causal.strategies.fedges.problem import Found, Standing
     from flwr_causal.strategies.options import takes
 
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
@@ -110,16 +106,18 @@ class FedGES(FedGESTables):
         -------
         Result
         """
-        problem, taken = Problem.of(agreement, self.options), 0
+        problem, taken = RunProblem.of(agreement, self.options), 0
         if agreement.columns_differ:
             check_required(problem)
         if agreement.continuous:
             problem, taken = yield from self._cut(agreement)
         if self.options.papers:
-            search = algorithm_1(problem, self.fuse, self.options.max_rounds - taken)
+            search = self._papers(problem, self.options.max_rounds - taken)
         elif agreement.columns_differ:
             holders = self._holders_of(agreement, problem.names)
-            search = joined_search(problem, holders, replicate)
+            options = self.options
+            joining = JoinedCounts(score=options.chosen_score, fits=options.asks_for_tables)
+            search = joining.run(problem, holders, replicate)
         elif self.options.hidden_causes:
             search = self._tested(problem, taken, replicate)
         else:
@@ -127,14 +125,16 @@ class FedGES(FedGESTables):
         # Every request of the search says the cut points.
         return (yield from relayed(search, problem.points))
 
-    def _cut(self, agreement: Agreement) -> Generator[Step, Any, tuple[Problem, int]]:
+    def _cut(self, agreement: Agreement) -> Generator[Step, Any, tuple[RunProblem, int]]:
         """Cut columns of numbers into intervals; return the problem, and the exchanges taken."""
         present = self._present(agreement)
         agreed = yield from agreed_cuts(agreement, self.options.discretize, present)
         cuts = dict(zip(agreement.continuous, agreed.cuts, strict=True))
-        return Problem.of(with_cuts(agreement, cuts), self.options, cuts), agreed.taken
+        return RunProblem.of(with_cuts(agreement, cuts), self.options, cuts), agreed.taken
 
-    def _seen(self, problem: Problem) -> Generator[Step, Any, tuple[Found, Mapping[str, Any], int]]:
+    def _seen(
+        self, problem: RunProblem
+    ) -> Generator[Step, Any, tuple[Found, Mapping[str, Any], int]]:
         """Search on the rows that are seen, for a network by which parties complete all rows.
 
         Returns
@@ -146,14 +146,16 @@ class FedGES(FedGESTables):
             How many exchanges it has taken.
         """
         seen = replace(problem, seen=True)
-        graphs, taken = yield from search_on_sums(seen, self.options.max_rounds // 2 - 1)
+        graphs, taken = yield from self.options.searching.run(
+            seen, self.options.max_rounds // 2 - 1
+        )
         fitted = yield from fit(seen, graphs)
         if fitted is None:
             return graphs[0], {}, taken
         network = network_values(fitted, self.options.equivalent_sample_size)
         return fitted.found, network, taken + 1
 
-    def _searched(self, problem: Problem, taken: int) -> Steps:
+    def _searched(self, problem: RunProblem, taken: int) -> Steps:
         """Search on all rows; those with missing cells are completed first."""
         if not self.options.incomplete:
             return (yield from self._chosen(problem, taken))
@@ -162,7 +164,7 @@ class FedGES(FedGESTables):
             return problem.result(found, over=True)
         return (yield from relayed(self._chosen(problem, taken), network))
 
-    def _chosen(self, problem: Problem, taken: int) -> Steps:
+    def _chosen(self, problem: RunProblem, taken: int) -> Steps:
         """Search, ask for tables, and continue by rounds of fusion where the options say so.
 
         The last exchange is kept for the tables. If there is only one, the search has it.
@@ -179,7 +181,7 @@ class FedGES(FedGESTables):
             found, used = yield from self._fused(problem, most, problem.result)
             graphs: tuple[Found, ...] = (found,)
         else:
-            graphs, used = yield from search_on_sums(problem, most)
+            graphs, used = yield from options.searching.run(problem, most)
         taken += used
         fitted = None
         if options.asks_for_tables and taken < options.max_rounds:
@@ -199,7 +201,7 @@ class FedGES(FedGESTables):
                     fitted = yield from fit(problem, graphs)
         return problem.result(fitted.found if fitted else graphs[0], fitted, over=True)
 
-    def _tested(self, problem: Problem, taken: int, replicate: int) -> Steps:
+    def _tested(self, problem: RunProblem, taken: int, replicate: int) -> Steps:
         """Search, then test independences: there may be hidden common causes.
 
         Where cells are missing the tests are of the rows in which the columns of each are seen: a
@@ -213,10 +215,11 @@ class FedGES(FedGESTables):
             search = self._without_hidden_causes(problem, taken)
             found, taken = yield from relayed(search, network)
         most = self.options.max_rounds - taken
-        return (yield from separations(problem, found, most, replicate))
+        found = yield from HiddenStates().run(problem, found, most, replicate)
+        return problem.result(found, over=True)
 
     def _without_hidden_causes(
-        self, problem: Problem, taken: int
+        self, problem: RunProblem, taken: int
     ) -> Generator[Step, Any, tuple[Found, int]]:
         """Search without hidden causes; where there are several graphs, choose one.
 
@@ -229,13 +232,13 @@ class FedGES(FedGESTables):
             How many exchanges are done.
         """
         most = max(1, self.options.max_rounds - FEWEST_TESTED + 1 - taken)
-        graphs, used = yield from search_on_sums(problem, most)
+        graphs, used = yield from self.options.searching.run(problem, most)
         fitted = (yield from fit(problem, graphs)) if len(graphs) > 1 else None
         found = fitted.found if fitted else graphs[0]
         return found, taken + used + (fitted is not None)
 
     def _fused(
-        self, problem: Problem, most: int, standing: Standing, begin: BoolArray | None = None
+        self, problem: RunProblem, most: int, standing: Standing, begin: BoolArray | None = None
     ) -> Generator[Step, Any, tuple[Found, int]]:
         """Fuse the parties' graphs round by round, as the options ``start`` and ``keep`` say.
 
@@ -250,13 +253,19 @@ class FedGES(FedGESTables):
             The DAG before the first round. Default: no edges but required ones.
         """
         fusion = partial(self.fuse, names=problem.names)
-        parties = len(problem.agreement.rows)
-        fuser = Fuser(problem.names, parties, self.options, fusion, begin)
-        found, used = yield from rounds_of(fuser, most, standing)
-        if not found.reason:
-            reason = f"all of the {self.options.max_rounds} exchanges were used"
-            found = found._replace(reason=reason)
-        return found, used
+        found, used = yield from self.options.fusing.run(problem, most, fusion, standing, begin)
+        return self._ended(found), used
+
+    def _papers(self, problem: RunProblem, most: int) -> Steps:
+        """Run Algorithm 1."""
+        fusion = partial(self.fuse, names=problem.names)
+        found = yield from algorithm_1(problem, self.options, fusion, most)
+        return problem.result(self._ended(found), over=True)
+
+    def _ended(self, found: Found) -> Found:
+        """Return a graph of rounds, which without a reason ended as the exchanges were used up."""
+        reason = f"all of the {self.options.max_rounds} exchanges were used"
+        return found if found.reason else found._replace(reason=reason)
 
     @step(FUSES)
     def fuse(self, graphs: Mapping[str, IntArray], names: tuple[str, ...]) -> Fusion:

@@ -18,13 +18,15 @@ import numpy as np
 from flwr_causal.core.discrete.contingency_tables import sets_of
 from flwr_causal.core.discrete.joint_states import Parts, counts_of, split
 from flwr_causal.core.discrete.small_counts import are_small
+from flwr_causal.core.parts import words
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.fedges import columns_of_marks
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.sources.joined import MatchedRows, matched_rows, summed_products
-from flwr_causal.strategies.fedges.results import Fitted
+from flwr_causal.strategies.columns import JoinedColumns
+from flwr_causal.strategies.fedges.problem import Fitted
 from flwr_causal.strategies.fedges.searches import GainsFromTables, family_sets
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.sources.joined import Holders, JoinedMoments
-    from flwr_causal.strategies.fedges.problem import Problem
-    from flwr_causal.strategies.fedges.results import Found
+    from flwr_causal.strategies.fedges.problem import Found, Problem
 
 #: The most columns of marks: parties send the square of their number in words.
 MOST_MARKS = 4096
@@ -68,10 +69,9 @@ class Marked(NamedTuple):
 
 def check_required(problem: Problem) -> None:
     """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
-    if problem.options.known is None:
+    if problem.masks is None:
         return
-    names, most = problem.names, _most_parents(problem)
-    required = problem.options.known.masks(names).required
+    names, most, required = problem.names, _most_parents(problem), problem.masks.required
     for name, causes in zip(names, required.T, strict=True):
         if causes.sum() > most:
             listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes).tolist())
@@ -82,33 +82,50 @@ def check_required(problem: Problem) -> None:
             )
 
 
-def joined_search(problem: Problem, holders: Holders, replicate: int) -> Steps:
-    """Search on the tables of the joined rows.
+@dataclass(frozen=True, kw_only=True)
+class JoinedCounts(JoinedColumns):
+    """Counts of states of columns at different parties.
 
     Parameters
     ----------
-    problem : Problem
-    holders : Holders
-        Which party holds which variable, by name.
-    replicate : int
-        0, or the number of a replicate, whose rows are drawn from the joined rows.
+    score : str
+        Of the search.
+    fits : bool
+        Whether probabilities are computed.
     """
-    joined = yield from joined_counts(problem, holders)
-    joined = replace(joined, number=replicate)
-    found = joined.search()
-    fitted = joined.fitted(found) if problem.options.asks_for_tables and not replicate else None
-    yield Note({"num_edges": int(found.dag.sum()), **joined.info})
-    result = problem.result(found, fitted)
-    network = result.model
-    if network is not None:
-        network = replace(network, further_counts=joined.further_counts(network.names))
-    return replace(
-        result,
-        model=network,
-        num_rows=joined.total,
-        warnings=tuple(joined.warnings),
-        reason=found.reason,
-    )
+
+    gives = JoinedColumns.gives - words("iterations", "pairs", "small counts")
+
+    score: str
+    fits: bool
+
+    def run(self, problem: Problem, holders: Holders, replicate: int) -> Steps:
+        """Search on the tables of the joined rows.
+
+        Parameters
+        ----------
+        problem : Problem
+        holders : Holders
+            Which party holds which variable, by name.
+        replicate : int
+            0, or the number of a replicate, whose rows are drawn from the joined rows.
+        """
+        joined = yield from joined_counts(problem, holders)
+        joined = replace(joined, number=replicate)
+        found = joined.search(self.score)
+        fitted = joined.fitted(found) if self.fits and not replicate else None
+        yield Note({"num_edges": int(found.dag.sum()), **joined.info})
+        result = problem.result(found, fitted)
+        network = result.model
+        if network is not None:
+            network = replace(network, further_counts=joined.further_counts(network.names))
+        return replace(
+            result,
+            model=network,
+            num_rows=joined.total,
+            warnings=tuple(joined.warnings),
+            reason=found.reason,
+        )
 
 
 def joined_counts(problem: Problem, holders: Holders) -> Generator[Step, Any, Joined]:
@@ -202,12 +219,12 @@ class Joined:
             zip(members, self.parts.tables(products, self.problem.cardinalities), strict=True)
         )
 
-    def search(self) -> Found:
-        """Return the graph of the tables."""
+    def search(self, score: str) -> Found:
+        """Return the graph of the tables, by a score."""
         problem, d = self.problem, len(self.problem.names)
         # Gains of a first parent need tables of pairs, which those of triples contain.
         lists = [own for size in range(2, 1 + self._width) for own in combinations(range(d), size)]
-        score, sets = problem.options.chosen_score, sets_of(lists)
+        sets = sets_of(lists)
         gains = GainsFromTables(problem, (score,)).by_score[score]
         tables = [self.table(own) for own in lists]
         gains.learn_counts(sets, counts_of(tables, sets, problem.cardinalities))
@@ -268,7 +285,7 @@ class Joined:
 
 
 def _most_parents(problem: Problem) -> int:
-    most = problem.options.max_parents
+    most = problem.max_parents
     assert most is not None  # parties with different columns must say it
     return most
 

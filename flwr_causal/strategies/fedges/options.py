@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import bounded
-from flwr_causal.core.parts import Part, all_but, option, words
+from flwr_causal.core.parts import Part, all_but, made, option, words
 from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.protocol.fedges import (
     CONTINUES,
@@ -19,8 +19,18 @@ from flwr_causal.protocol.fedges import (
     REFINES,
     SCORES_EDGES,
 )
-from flwr_causal.strategies.columns import CompleteRows, JoinedColumns, JoiningOptions
+from flwr_causal.strategies.columns import CompleteRows, JoiningOptions
+from flwr_causal.strategies.fedges.rounds import (
+    DrivenRounds,
+    DrivenSearch,
+    FixedRounds,
+    FusedGraphs,
+)
+from flwr_causal.strategies.fedges.searches import HiddenStates, PooledCounts, ScoredEdges
 from flwr_causal.strategies.variant import USUAL, OfPaper, VariantOptions
+
+if TYPE_CHECKING:
+    from flwr_causal.strategies.fedges.problem import SumSearch
 
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
@@ -32,81 +42,6 @@ FEWEST_TESTED = 4
 MOST_PARENTS, FEWEST_JOINED = 2, 3
 #: The runs of each mode.
 MODES = {"scores": SCORES_EDGES, "exact": EXACT, "fusion": FUSES}
-
-
-@dataclass(frozen=True, kw_only=True)
-class FusedGraphs(Part):
-    """Graphs of the parties, which the server fuses.
-
-    Parameters
-    ----------
-    fusion : {"union", "c25", "c50", "min-cut"} or float, optional
-        Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
-        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
-        (0, 1]: that share of the parties, rounded up. "min-cut" (Torrijos et al. 2025): as many
-        edges as "c50" says must be lost in the parties' graphs if the edge is deleted, by the
-        smallest cuts. Default: "c50"; for "driven" several shares, among which the scores choose,
-        also with "min-cut".
-    start : {"driven", "fuse", "overwrite"}, optional
-        Mode "fusion": the graph from which parties
-        search. "fuse": the fused graph fused with the party's own one; "overwrite":
-        the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
-        "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
-        With ``mode="scores"`` "driven" adds such rounds, from the graph that the search found; the
-        result is the graph with the higher held-out log-likelihood.
-    max_edges : int, optional
-        Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
-        authors' l).
-    max_fused_edges : int, optional
-        Mode "fusion": largest number of edges of a fused graph. If it would have more, those in
-        most of the parties' graphs are kept. With a fixed start and ``fusion="c50"`` graphs of some
-        networks grow from round to round; this option limits them. Default: no limit.
-    keep : {"best", "last"}, optional
-        Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
-        one, for which parties send no score. Default: "best".
-    """
-
-    text = "mode='fusion', or mode='scores' with start='driven'"
-    gives = all_but("exact", "iterations", "pooled")
-    remedies: ClassVar[tuple[tuple[str, str], ...]] = (("pooled", "mode='exact'"),)
-    needs = words("replies")
-    chosen_by = (*("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),)
-
-    fusion: str | float | None = None
-    start: Literal["driven", "fuse", "overwrite"] | None = None
-    max_edges: int | None = bounded(None, least=1)
-    max_fused_edges: int | None = bounded(None, least=1)
-    keep: Literal["best", "last"] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrivenRounds(Part):
-    """Rounds in which the sum of the parties' scores chooses among starts.
-
-    Parameters
-    ----------
-    patience : int, default 3
-        Start "driven": number of rounds without a better graph after which the run ends.
-    """
-
-    text = "start='driven'"
-
-    patience: int = bounded(3, least=1)
-
-
-class ScoredEdges(Part):
-    """Gains of edges, as sums over the parties."""
-
-    text = "mode='scores', whose sums are over all parties"
-    remedies = (("pooled", "mode='exact'"),)
-    gives = all_but("pooled", "sample")
-
-
-class PooledCounts(Part):
-    """Counts of the pooled rows."""
-
-    text = "mode='exact', whose sums are over all parties"
-    gives = all_but("sample")
 
 
 class TablesInAnyCase(Part):
@@ -139,20 +74,6 @@ class CompletedCounts(Part):
 
     text = "missing_values='em'"
     gives = all_but("graph alone", "ids", "intervals")
-
-
-class HiddenStates(Part):
-    """A partial ancestral graph of categories, by tests of all counts."""
-
-    text = "hidden_causes=True"
-    gives = all_but("graph alone", "ids", "small counts", "tables")
-    remedies = (("ids", "'moments' with text_columns='keep'"),)
-
-
-class JoinedCounts(JoinedColumns):
-    """Counts of states of columns at different parties."""
-
-    gives = JoinedColumns.gives - words("iterations", "pairs", "small counts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,16 +250,6 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
         return FITS.holds(vars(self))
 
     @property
-    def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
-        """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
-        return self.start or ("fuse" if self.keep == "last" else "driven")
-
-    @property
-    def share(self) -> str | float:
-        """The share of the parties that keeps an edge of a fused graph, with a fixed start."""
-        return "c50" if self.fusion is None else self.fusion
-
-    @property
     def continues(self) -> bool:
         """Whether driven rounds follow the search of mode "scores"."""
         return CONTINUES.holds(vars(self))
@@ -347,6 +258,19 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
     def drives(self) -> bool:
         """Whether the sum of the parties' scores chooses among starts, round by round."""
         return DRIVES.holds(vars(self))
+
+    @property
+    def searching(self) -> SumSearch:
+        """The search on sums that the values choose."""
+        score = self.chosen_score
+        if self.chosen_mode == "exact":
+            return PooledCounts(score=score)
+        return ScoredEdges(score=score, refined_by=self.refined_by)
+
+    @property
+    def fusing(self) -> FixedRounds:
+        """The rounds of fusion that the values choose."""
+        return made(DrivenSearch if self.drives else FixedRounds, self)
 
     @property
     def parts(self) -> tuple[type[Part], ...]:

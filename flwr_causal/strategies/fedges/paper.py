@@ -17,33 +17,40 @@ from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol.fedges import GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.results import Found
+from flwr_causal.strategies.fedges.problem import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from flwr_causal.core.ges.fusion import Fusion
-    from flwr_causal.runtime.algorithm import Steps
+    from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.fedges.problem import Problem
+    from flwr_causal.strategies.fedges.rounds import FusedGraphs
 
 
 def algorithm_1(
-    problem: Problem, fuse: Callable[[Mapping[str, Any], tuple[str, ...]], Fusion], most: int
-) -> Steps:
+    problem: Problem, rounds: FusedGraphs, fuse: Callable[[Mapping[str, Any]], Fusion], most: int
+) -> Generator[Step, Any, Found]:
     """Fuse the parties' graphs, round after round, until no party finds a new one.
 
     Parameters
     ----------
     problem : Problem
-        Of its options ``start`` says from which graph a party searches: from the fused graph fused
-        with its own one, or from the fused graph (section 3). ``fusion`` is the share of the
-        parties' graphs that keeps an edge (section 4.1: union, C25, C50).
+    rounds : FusedGraphs
+        ``start`` says from which graph a party searches: from the fused graph fused with its own
+        one, or from the fused graph (section 3). ``share`` is the share of the parties' graphs that
+        keeps an edge (section 4.1: union, C25, C50).
     fuse : callable
         Returns the fusion of the parties' DAGs, given by party.
     most : int
         Largest number of exchanges.
+
+    Returns
+    -------
+    Found
+        Without a reason if the exchanges were used up.
     """
-    options, d = problem.options, len(problem.names)
+    d = len(problem.names)
     # The server's graph G is without edges at first, and so is each party's own.
     nothing = np.zeros((0, 2), dtype=np.uint16)
     graph, so_far = nothing, None
@@ -53,13 +60,13 @@ def algorithm_1(
         # Each party fuses G with its own graph, or takes G, and searches from there by GES with a
         # limited number of insertions. It keeps nothing between rounds: the server returns to it
         # its own last graph.
-        sent = {"received": graph, "own": nothing, "start": options.start}
+        sent = {"received": graph, "own": nothing, "start": rounds.start}
         returned = {party: {"own": edges} for party, edges in own.items()}
         replies = yield Ask(GRAPH, sent, returned, so_far=so_far)
         graphs = replies.of("edges")
         # The server fuses the parties' graphs to the new G.
-        fusion = fuse(graphs, problem.names)
-        dag = matrix_of(fusion.keep(options.share), d)
+        fusion = fuse(graphs)
+        dag = matrix_of(fusion.keep(rounds.share), d)
         graph = edges_of(dag)
         yield Note({"num_edges": len(graph)})
         support = np.zeros((d, d))
@@ -68,13 +75,10 @@ def algorithm_1(
         # Until no party's graph is new in all rounds so far (the end of section 3, against cycles),
         # or the exchanges are used up.
         new = [party for party in graphs if graphs[party].tobytes() not in before.get(party, ())]
-        reason = ""
         if not new:
-            reason = "every party's graph is one that it had found before"
-        elif taken >= most:
-            reason = f"all of the {options.max_rounds} exchanges were used"
-        if reason:
-            return problem.result(found._replace(reason=reason), over=True)
+            return found._replace(reason="every party's graph is one that it had found before")
+        if taken >= most:
+            return found
         own |= graphs
         for party, edges in graphs.items():
             before.setdefault(party, set()).add(edges.tobytes())

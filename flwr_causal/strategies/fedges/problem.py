@@ -1,93 +1,146 @@
-"""What FedGES's searches share: the variables, the search with gains, and the result."""
+"""What the searches of FedGES share: the variables, their source of counts, and the results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
-from flwr_causal.core.ges.counted_pag import SeparationTests
 from flwr_causal.core.ges.greedy_search import prepared_search
-from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.pag.rules import Ancestry
-from flwr_causal.core.words import by_name
-from flwr_causal.runtime.algorithm import Result
-from flwr_causal.strategies.fedges.counts import CountedTables
-from flwr_causal.strategies.fedges.results import (
-    NO_NETWORK,
-    Found,
-    network_of,
-    small_cell_warning,
-    two_party_warning,
-)
+from flwr_causal.core.parts import Part
+from flwr_causal.runtime.algorithm import Result, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.ges.speculative_search import SpeculativeGains
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.strategies.fedges.options import FedGESOptions
-    from flwr_causal.strategies.fedges.results import Fitted
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.strategies.fedges.counts import CountedTables
 
 ENDED = "no insertion or deletion improves the score"
 USED_UP = "the exchanges were used up before the search had ended"
+#: Largest number of entries of a variable's table of probabilities.
+MOST_CELLS = 10**6
 
-#: Returns what stands if the run ends with a graph so far.
-Standing: TypeAlias = Callable[[Found], Result]
+
+class Found(NamedTuple):
+    """The result of a search.
+
+    Attributes
+    ----------
+    marks : ndarray of bool, shape (d, d)
+        The class.
+    dag : ndarray of bool, shape (d, d)
+        A member of it.
+    reason : str
+        Why the search is over, in words.
+    support : ndarray of float64, shape (d, d), or None
+        The share of the parties whose graph has each edge, once it is transformed to the order of
+        the fusion; None without a fusion.
+    score : str
+        The score of the search, where the server computes it from sums.
+    """
+
+    marks: BoolArray
+    dag: BoolArray
+    reason: str
+    support: FloatArray | None = None
+    score: str = ""
+    pag: CausalGraph | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """The variables of a search, its source of counts, and the options.
+class Fitted:
+    """The results of the last exchange.
+
+    Parameters
+    ----------
+    found : Found
+        The graph with the highest held-out log-likelihood.
+    tables : mapping of tuple of int to ndarray of int64
+        By ascending members, the contingency tables over all rows of each variable with its
+        parents.
+    support : ndarray of float64, shape (d, d), or None
+        The share of the parties whose own score agrees with each edge of the DAG; None where no
+        party holds all columns.
+    held_out : tuple of float
+        The held-out log-likelihood of each graph, in nats a row.
+    """
+
+    found: Found
+    tables: Mapping[tuple[int, ...], IntArray]
+    support: FloatArray | None
+    held_out: tuple[float, ...] = ()
+
+
+#: Returns what stands if the run ends with a graph so far.
+Standing: TypeAlias = Callable[[Found], Result]
+#: The graphs of a search, one for each score in their order, and the number of its exchanges.
+Searched: TypeAlias = tuple[tuple[Found, ...], int]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem(ABC):
+    """The variables of a search, and its source of counts.
 
     Variables are in the order of their names, those of the result in the agreed order.
 
     Parameters
     ----------
-    agreement : Agreement
-        Of columns with states.
-    options : FedGESOptions
-    cuts : mapping of str to ndarray
-        Agreed cut points of the columns that were cut into intervals.
+    names : tuple of str
+        The variables.
     counts : CountedTables
         The source of contingency tables.
-    num_rows : int
-        Rows of all parties together.
+    num_rows, num_parties : int
+        Rows of all parties together; parties.
+    known : Knowledge or None
+        The background knowledge.
+    masks : EdgeMasks or None
+        What it says of the edges of a graph without hidden common causes.
+    max_parents : int or None
+        Largest number of parents of a variable.
+    turn : bool
+        Whether searches also turn edges.
+    sample_size : float
+        Weight of the prior of tables, in rows.
+    cuts : mapping of str to ndarray
+        Agreed cut points of the columns that were cut into intervals.
+    withheld : bool
+        Whether parties withhold counts of few rows, so that tables count different rows.
     seen : bool, default False
         Whether parties count the rows in which the columns of a set are seen, instead of all. A
         search on likelihoods is then not refined on counts.
     """
 
-    agreement: Agreement
-    options: FedGESOptions
-    cuts: Mapping[str, FloatArray]
+    names: tuple[str, ...]
     counts: CountedTables
     num_rows: int
+    num_parties: int
+    known: Knowledge | None
+    masks: EdgeMasks | None
+    max_parents: int | None
+    turn: bool
+    sample_size: float
+    cuts: Mapping[str, FloatArray]
+    withheld: bool
     seen: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        agreement: Agreement,
-        options: FedGESOptions,
-        cuts: Mapping[str, FloatArray] | None = None,
-    ) -> Problem:
-        """Return the problem of all rows of the parties."""
-        sizes = [len(agreement.states[k]) for k in by_name(agreement.names)]
-        cardinalities = np.array(sizes, dtype=np.int64)
-        counts = CountedTables(cardinalities, secure=options.secure_aggregation)
-        return cls(agreement, options, cuts or {}, counts, agreement.n)
+    @abstractmethod
+    def result(self, found: Found, fitted: Fitted | None = None, *, over: bool = False) -> Result:
+        """Return what a run returns that ends with a graph.
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The variables."""
-        return tuple(sorted(self.agreement.names))
+        Parameters
+        ----------
+        found : Found
+        fitted : Fitted, optional
+            The tables of the graph.
+        over : bool, default False
+            Whether the training is over.
+        """
 
     @property
     def cardinalities(self) -> IntArray:
@@ -102,19 +155,9 @@ class Problem:
         lengths = np.array([len(own) for own in self.cuts.values()], dtype=np.int64)
         return {"cuts": np.concatenate(list(self.cuts.values())), "num-cuts": lengths}
 
-    @property
-    def known(self) -> EdgeMasks | None:
-        """What is known of the edges of a graph without hidden common causes."""
-        if self.options.known is None:
-            return None
-        if self.options.hidden_causes:
-            # A forbidden edge may stand for an effect through others.
-            return Ancestry.of(self.options.known, self.names).edges()
-        return self.options.known.masks(self.names)
-
     def terms(self, score: str) -> ScoreTerms:
         """Return a score of the rows of all parties."""
-        return terms_of(KINDS[score], self.options.equivalent_sample_size, self.num_rows)
+        return terms_of(KINDS[score], self.sample_size, self.num_rows)
 
     def search(
         self,
@@ -146,74 +189,19 @@ class Problem:
             gains,
             self.names,
             start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
-            knowledge=self.known,
-            max_parents=self.options.max_parents,
+            knowledge=self.masks,
+            max_parents=self.max_parents,
             pairs=pairs,
         )
         search.families = gains.families
-        search.run(turn=self.options.turn)
+        search.run(turn=self.turn)
         gains.take_back(search.families)
         return Found(search.marks, search.dag, USED_UP if known_only else ENDED, score=score)
 
-    def tests(self, found: Found, replicate: int = 0) -> SeparationTests:
-        """Return the tests of a graph that was found without hidden causes, none of them made."""
-        return SeparationTests(
-            self.names,
-            found.dag,
-            self.cardinalities,
-            self.num_rows,
-            self.options.known,
-            drawn=replicate > 0,
-        )
 
-    def pag(self, tests: SeparationTests, reason: str = "") -> Result:
-        """Return the graph of tests, and what to know of it."""
-        warnings = small_cell_warning(self.counts.small, self.agreement, self.options)
-        warnings += two_party_warning(self.agreement)
-        graph = tests.graph().reordered(self.agreement.names)
-        return Result(graph, warnings=tuple(warnings), reason=reason)
+class SumSearch(Part):
+    """Base of the searches: parts that return graphs of sums over the parties."""
 
-    def result(self, found: Found, fitted: Fitted | None = None, *, over: bool = False) -> Result:
-        """Return the class with the parties' agreement, its network, and what to know of it.
-
-        Parameters
-        ----------
-        found : Found
-        fitted : Fitted, optional
-            The tables of the graph.
-        over : bool, default False
-            Whether the training is over.
-        """
-        agreement, options = self.agreement, self.options
-        if options.hidden_causes:
-            return self.pag(self.tests(found))
-        model = None
-        if fitted is not None:
-            model = network_of(agreement, fitted, options.equivalent_sample_size, self.cuts)
-        warnings = small_cell_warning(self.counts.small, agreement, options)
-        if options.chosen_mode != "fusion" or options.asks_for_tables:
-            warnings += two_party_warning(agreement)
-        if over and options.asks_for_tables and model is None:
-            warnings += [NO_NETWORK]
-        # Where each agreed column is among the sorted ones, by which arrays are made so far.
-        place_of = np.argsort(by_name(agreement.names))
-        agreed = np.ix_(place_of, place_of)
-        marks = found.marks[agreed]
-        scores = None if found.support is None else found.support[agreed]
-        support = scores
-        if support is None and fitted is not None and fitted.support is not None:
-            support = fitted.support[agreed]
-        shares = None
-        if support is not None:
-            # Parties agree on an edge, not on a direction that the class leaves open.
-            shares = np.where(marks, np.maximum(support, support.T), 0.0)
-        return Result(
-            CausalGraph(
-                agreement.names, marks.astype(np.float64), kind="cpdag", party_agreement=shares
-            ),
-            # The share of the parties' fused graphs that have each edge.
-            scores=scores,
-            model=model,
-            warnings=tuple(warnings),
-            reason=found.reason if over else "",
-        )
+    def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
+        """Search with at most so many exchanges."""
+        raise NotImplementedError

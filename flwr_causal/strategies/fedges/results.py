@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.probabilities import posterior_mean
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.pag.rules import Ancestry
 from flwr_causal.core.words import by_name
+from flwr_causal.runtime.algorithm import Result
+from flwr_causal.strategies.fedges.counts import CountedTables
+from flwr_causal.strategies.fedges.problem import MOST_CELLS, Problem
+from flwr_causal.strategies.fedges.searches import separation_tests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.fedges.options import FedGESOptions
+    from flwr_causal.strategies.fedges.problem import Fitted, Found
 
-#: Largest number of entries of a variable's table of probabilities.
-MOST_CELLS = 10**6
 NO_NETWORK = (
     "There is no Bayesian network: a table of probabilities would have more than "
     f"{MOST_CELLS} entries, or the exchanges were used up. Limit the parents with max_parents, "
@@ -28,53 +33,98 @@ NO_NETWORK = (
 )
 
 
-class Found(NamedTuple):
-    """The result of a search.
-
-    Attributes
-    ----------
-    marks : ndarray of bool, shape (d, d)
-        The class.
-    dag : ndarray of bool, shape (d, d)
-        A member of it.
-    reason : str
-        Why the search is over, in words.
-    support : ndarray of float64, shape (d, d), or None
-        The share of the parties whose graph has each edge, once it is transformed to the order of
-        the fusion; None without a fusion.
-    score : str
-        The score of the search, where the server computes it from sums.
-    """
-
-    marks: BoolArray
-    dag: BoolArray
-    reason: str
-    support: FloatArray | None = None
-    score: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The results of the last exchange.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunProblem(Problem):
+    """The problem of a run, with what its result needs.
 
     Parameters
     ----------
-    found : Found
-        The graph with the highest held-out log-likelihood.
-    tables : mapping of tuple of int to ndarray of int64
-        By ascending members, the contingency tables over all rows of each variable with its
-        parents.
-    support : ndarray of float64, shape (d, d), or None
-        The share of the parties whose own score agrees with each edge of the DAG; None where no
-        party holds all columns.
-    held_out : tuple of float
-        The held-out log-likelihood of each graph, in nats a row.
+    agreement : Agreement
+        Of columns with states.
+    options : FedGESOptions
     """
 
-    found: Found
-    tables: Mapping[tuple[int, ...], IntArray]
-    support: FloatArray | None
-    held_out: tuple[float, ...] = ()
+    agreement: Agreement
+    options: FedGESOptions
+
+    @classmethod
+    def of(
+        cls,
+        agreement: Agreement,
+        options: FedGESOptions,
+        cuts: Mapping[str, FloatArray] | None = None,
+    ) -> RunProblem:
+        """Return the problem of all rows of the parties."""
+        names, known = tuple(sorted(agreement.names)), options.known
+        sizes = [len(agreement.states[k]) for k in by_name(agreement.names)]
+        masks = known.masks(names) if known else None
+        if known and masks and options.hidden_causes:
+            # A forbidden edge may stand for an effect through others.
+            masks = Ancestry.of(known, names).edges()
+        return cls(
+            names=names,
+            counts=CountedTables(
+                np.array(sizes, dtype=np.int64), secure=options.secure_aggregation
+            ),
+            num_rows=agreement.n,
+            num_parties=agreement.num_parties,
+            known=known,
+            masks=masks,
+            max_parents=options.max_parents,
+            turn=options.turn,
+            sample_size=options.equivalent_sample_size,
+            cuts=cuts or {},
+            withheld=options.small_counts == "suppress",
+            agreement=agreement,
+            options=options,
+        )
+
+    @property
+    def points(self) -> dict[str, Any]:
+        """The cut points, which each request of a search says."""
+        if not self.cuts:
+            return {}
+        lengths = np.array([len(own) for own in self.cuts.values()], dtype=np.int64)
+        return {"cuts": np.concatenate(list(self.cuts.values())), "num-cuts": lengths}
+
+    def result(self, found: Found, fitted: Fitted | None = None, *, over: bool = False) -> Result:
+        """Return the class with the parties' agreement, its network, and what to know of it."""
+        agreement, options = self.agreement, self.options
+        warnings = small_cell_warning(self.counts.small, agreement, options)
+        if options.chosen_mode != "fusion" or options.asks_for_tables:
+            warnings += two_party_warning(agreement)
+        reason = found.reason if over else ""
+        if options.hidden_causes:
+            pag = found.pag or separation_tests(self, found, drawn=False).graph()
+            graph = pag.reordered(agreement.names)
+            return Result(graph, warnings=tuple(warnings), reason=reason)
+        model = None
+        if fitted is not None:
+            model = network_of(agreement, fitted, options.equivalent_sample_size, self.cuts)
+        if over and options.asks_for_tables and model is None:
+            warnings += [NO_NETWORK]
+        # Where each agreed column is among the sorted ones, by which arrays are made so far.
+        place_of = np.argsort(by_name(agreement.names))
+        agreed = np.ix_(place_of, place_of)
+        marks = found.marks[agreed]
+        scores = None if found.support is None else found.support[agreed]
+        support = scores
+        if support is None and fitted is not None and fitted.support is not None:
+            support = fitted.support[agreed]
+        shares = None
+        if support is not None:
+            # Parties agree on an edge, not on a direction that the class leaves open.
+            shares = np.where(marks, np.maximum(support, support.T), 0.0)
+        return Result(
+            CausalGraph(
+                agreement.names, marks.astype(np.float64), kind="cpdag", party_agreement=shares
+            ),
+            # The share of the parties' fused graphs that have each edge.
+            scores=scores,
+            model=model,
+            warnings=tuple(warnings),
+            reason=reason,
+        )
 
 
 def network_of(

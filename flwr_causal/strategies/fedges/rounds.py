@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
+from flwr_causal.core.options import bounded
+from flwr_causal.core.parts import Part, all_but, words
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.results import Found
+from flwr_causal.strategies.fedges.problem import Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -28,13 +30,84 @@ if TYPE_CHECKING:
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.ges.fusion import Fusion
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
-    from flwr_causal.strategies.fedges.options import FedGESOptions
-    from flwr_causal.strategies.fedges.problem import Standing
+    from flwr_causal.strategies.fedges.problem import Problem, Standing
 
     Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedGraphs(Part):
+    """Graphs of the parties, which the server fuses.
+
+    Parameters
+    ----------
+    fusion : {"union", "c25", "c50", "min-cut"} or float, optional
+        Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
+        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
+        (0, 1]: that share of the parties, rounded up. "min-cut" (Torrijos et al. 2025): as many
+        edges as "c50" says must be lost in the parties' graphs if the edge is deleted, by the
+        smallest cuts. Default: "c50"; for "driven" several shares, among which the scores choose,
+        also with "min-cut".
+    start : {"driven", "fuse", "overwrite"}, optional
+        Mode "fusion": the graph from which parties
+        search. "fuse": the fused graph fused with the party's own one; "overwrite":
+        the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
+        "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
+        With ``mode="scores"`` "driven" adds such rounds, from the graph that the search found; the
+        result is the graph with the higher held-out log-likelihood.
+    max_edges : int, optional
+        Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
+        authors' l).
+    max_fused_edges : int, optional
+        Mode "fusion": largest number of edges of a fused graph. If it would have more, those in
+        most of the parties' graphs are kept. With a fixed start and ``fusion="c50"`` graphs of some
+        networks grow from round to round; this option limits them. Default: no limit.
+    keep : {"best", "last"}, optional
+        Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
+        one, for which parties send no score. Default: "best".
+    """
+
+    text = "mode='fusion', or mode='scores' with start='driven'"
+    gives = all_but("exact", "iterations", "pooled")
+    remedies: ClassVar[tuple[tuple[str, str], ...]] = (("pooled", "mode='exact'"),)
+    needs = words("replies")
+    chosen_by = (*("start", "fusion", "max_edges", "max_fused_edges", "keep", "mode"),)
+
+    fusion: str | float | None = None
+    start: Literal["driven", "fuse", "overwrite"] | None = None
+    max_edges: int | None = bounded(None, least=1)
+    max_fused_edges: int | None = bounded(None, least=1)
+    keep: Literal["best", "last"] | None = None
+
+    @property
+    def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
+        """The start; "driven" needs scores, which ``keep="last"`` excludes."""
+        return self.start or ("fuse" if self.keep == "last" else "driven")
+
+    @property
+    def share(self) -> str | float:
+        """The share of the parties that keeps an edge of a fused graph, with a fixed start."""
+        return "c50" if self.fusion is None else self.fusion
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrivenRounds(Part):
+    """Rounds in which the sum of the parties' scores chooses among starts.
+
+    Parameters
+    ----------
+    patience : int, default 3
+        Start "driven": number of rounds without a better graph after which the run ends.
+    """
+
+    text = "start='driven'"
+
+    patience: int = bounded(3, least=1)
+
 
 # Largest mean number of edges a variable. Larger graphs grow with every round, because the fusion
 # adds more edges than the searches delete, and a search from them takes very long.
@@ -97,19 +170,21 @@ class Fuser:
     names : tuple of str
         The variables, sorted.
     num_parties : int
-    options : FedGESOptions
-        By the background knowledge forbidden edges are removed from the fused graph, and required
-        edges are added, after the limit ``max_fused_edges``.
+    options : FusedGraphs
     fuse : callable
         Returns the fusion of the parties' DAGs, given by party.
+    masks : EdgeMasks, optional
+        The background knowledge: forbidden edges are removed from the fused graph, and required
+        edges are added, after the limit ``max_fused_edges``.
     begin : ndarray of bool, shape (d, d), optional
         The DAG before the first round. Default: no edges but required ones.
     """
 
     names: tuple[str, ...]
     num_parties: int
-    options: FedGESOptions
+    options: FusedGraphs
     fuse: Callable[[Mapping[str, Edges]], Fusion]
+    masks: EdgeMasks | None = None
     begin: BoolArray | None = None
 
     def run_away(self, own: Mapping[str, Edges]) -> bool:
@@ -126,9 +201,8 @@ class Fuser:
         # Of edges that equally many DAGs have, those of the first variables are kept.
         strongest = np.argsort(-fusion.support[kept], kind="stable")[: self.options.max_fused_edges]
         dag = matrix_of(fusion.edges[kept][strongest], d)
-        if self.options.known:
-            masks = self.options.known.masks(self.names)
-            dag = dag & masks.allowed | masks.required
+        if self.masks:
+            dag = dag & self.masks.allowed | self.masks.required
         support = np.zeros((d, d))
         support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
         return Candidate(dag, support, own, label)
@@ -144,8 +218,8 @@ class Fuser:
     def found(self, candidate: Candidate, reason: str) -> Found:
         """Return the class of a fused graph."""
         marks = cpdag(candidate.dag)
-        if self.options.known:
-            directed = orient(marks, self.options.known.masks(self.names))
+        if self.masks:
+            directed = orient(marks, self.masks)
             assert directed is not None
             marks = meek(directed)
         return Found(marks, candidate.dag, reason, candidate.support)
@@ -154,8 +228,8 @@ class Fuser:
         """Return the graph before the first round."""
         d = len(self.names)
         dag = np.zeros((d, d), dtype=np.bool_) if self.begin is None else self.begin
-        if self.begin is None and self.options.known:
-            dag = self.options.known.masks(self.names).required.copy()
+        if self.begin is None and self.masks:
+            dag = self.masks.required.copy()
         return Candidate(dag, np.zeros((d, d)), {})
 
 
@@ -229,115 +303,6 @@ class Judged(NamedTuple):
     better: bool
 
 
-def rounds_of(
-    fuser: Fuser, most: int, standing: Standing
-) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse round by round, from the start that the options say; parameters as of the rounds."""
-    rounds = driven_rounds if fuser.options.chosen_start == "driven" else fixed_rounds
-    return (yield from rounds(fuser, most, standing))
-
-
-def fixed_rounds(
-    fuser: Fuser, most: int, standing: Standing
-) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse the parties' graphs round by round, and return the best graph, or the last one.
-
-    With ``keep="best"`` the parties also score the graph that they receive; the best one has the
-    highest sum of scores. As in Algorithm 1 it ends where no party's graph is new.
-
-    Parameters
-    ----------
-    fuser : Fuser
-    most : int
-        Largest number of exchanges.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
-
-    Returns
-    -------
-    found : Found
-        Without a reason if the exchanges were used up.
-    taken : int
-        How many exchanges it has taken.
-    """
-    judges = fuser.options.keep != "last"
-    exchange = JUDGED_GRAPH if judges else GRAPH
-    current = fuser.first()
-    best, so_far = Best(current), None
-    seen = Seen()
-    for taken in itertools.count(1):
-        replies = yield asked(exchange, current, {"start": fuser.options.chosen_start}, so_far)
-        graphs = replies.of("edges")
-        scores = {party: float(score) for party, score in replies.of("score").items()}
-        # In the first round the parties have scored the graph without edges only.
-        judged = bool(best.scores)
-        if not judges or best.beaten_by(scores):
-            best = Best(current, scores)
-        if fuser.run_away(graphs):
-            return fuser.found(best.candidate, RUN_AWAY), taken
-        fused = fuser.fused(graphs, current)
-        yield Note({"num_edges": int(fused.dag.sum())})
-        repeated = seen.repeated(graphs)
-        found = fuser.found(best.candidate if judged else fused, "")
-        if repeated and not judges:
-            return found._replace(reason=REPEATED), taken
-        if taken >= most:
-            return found, taken
-        so_far = partial(standing, found)
-        if repeated:
-            best = (yield from judged_by_parties((fused,), best, so_far)).best
-            return fuser.found(best.candidate, REPEATED), taken + 1
-        current = fused
-    raise AssertionError("unreachable")
-
-
-def driven_rounds(
-    fuser: Fuser, most: int, standing: Standing
-) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
-
-    Parameters
-    ----------
-    fuser : Fuser
-        ``begin`` is the graph from which the first round starts. Of the options, ``fusion`` is the
-        share of the parties that keeps an edge (default, and for "min-cut": several),
-        ``patience`` the number of rounds without a better graph after which the loop ends.
-    most : int
-        Largest number of exchanges; a round takes two.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
-
-    Returns
-    -------
-    found : Found
-        Without a reason if the exchanges were used up.
-    taken : int
-        How many exchanges it has taken.
-    """
-    current = fuser.first()
-    best, since, so_far = Best(current), 0, None
-    for taken in itertools.count(1, 2):
-        replies = yield asked(GRAPHS, current, {}, so_far)
-        proposed = _proposed(fuser, current, best, replies)
-        yield Note({"candidates": len(proposed)})
-        if not proposed:
-            return fuser.found(best.candidate, RUN_AWAY), taken
-        # The result if this was the last exchange, so that the candidates get no scores.
-        unjudged = fuser.found(best.candidate if best.scores else proposed[len(proposed) // 2], "")
-        if taken >= most:
-            return unjudged, taken
-        judged = yield from judged_by_parties(proposed, best, partial(standing, unjudged))
-        current, best = judged.chosen, judged.best
-        since = 0 if judged.better else since + 1
-        found = fuser.found(best.candidate, "")
-        if since >= fuser.options.patience:
-            return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
-        if taken + 1 >= most:
-            return found, taken + 1
-        so_far = partial(standing, found)
-    raise AssertionError("unreachable")
-
-
 def _proposed(
     fuser: Fuser,
     current: Candidate,
@@ -390,3 +355,115 @@ def judged_by_parties(
 
 def _first_best(totals: NDArray[np.float64]) -> int:
     return int(np.flatnonzero(totals >= totals.max() - IMPROVEMENT)[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedRounds(FusedGraphs):
+    """Rounds from one start."""
+
+    def run(
+        self,
+        problem: Problem,
+        most: int,
+        fuse: Callable[[Mapping[str, Edges]], Fusion],
+        standing: Standing,
+        begin: BoolArray | None = None,
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Fuse the parties' graphs round by round.
+
+        Parameters
+        ----------
+        problem : Problem
+        most : int
+            Largest number of exchanges.
+        fuse, begin
+            As of :class:`Fuser`.
+        standing : callable
+            Returns what stands if the run ends with a graph so far.
+
+        Returns
+        -------
+        found : Found
+            Without a reason if the exchanges were used up.
+        taken : int
+            How many exchanges it has taken.
+        """
+        names, parties = problem.names, problem.num_parties
+        fuser = Fuser(names, parties, self, fuse, problem.masks, begin)
+        return (yield from self._rounds(fuser, most, standing))
+
+    def _rounds(
+        self, fuser: Fuser, most: int, standing: Standing
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Fuse the parties' graphs round by round, and return the best graph, or the last one.
+
+        With ``keep="best"`` the parties also score the graph that they receive; the best one has
+        the highest sum of scores. As in Algorithm 1 it ends where no party's graph is new.
+        """
+        judges = self.keep != "last"
+        exchange = JUDGED_GRAPH if judges else GRAPH
+        current = fuser.first()
+        best, so_far = Best(current), None
+        seen = Seen()
+        for taken in itertools.count(1):
+            replies = yield asked(exchange, current, {"start": self.chosen_start}, so_far)
+            graphs = replies.of("edges")
+            scores = {party: float(score) for party, score in replies.of("score").items()}
+            # In the first round the parties have scored the graph without edges only.
+            judged = bool(best.scores)
+            if not judges or best.beaten_by(scores):
+                best = Best(current, scores)
+            if fuser.run_away(graphs):
+                return fuser.found(best.candidate, RUN_AWAY), taken
+            fused = fuser.fused(graphs, current)
+            yield Note({"num_edges": int(fused.dag.sum())})
+            repeated = seen.repeated(graphs)
+            found = fuser.found(best.candidate if judged else fused, "")
+            if repeated and not judges:
+                return found._replace(reason=REPEATED), taken
+            if taken >= most:
+                return found, taken
+            so_far = partial(standing, found)
+            if repeated:
+                best = (yield from judged_by_parties((fused,), best, so_far)).best
+                return fuser.found(best.candidate, REPEATED), taken + 1
+            current = fused
+        raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrivenSearch(DrivenRounds, FixedRounds):
+    """Rounds from both starts, among which the parties' scores choose."""
+
+    def _rounds(
+        self, fuser: Fuser, most: int, standing: Standing
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
+
+        The option ``fusion`` is the share of the parties that keeps an edge (default, and for
+        "min-cut": several). A round takes two exchanges.
+        """
+        current = fuser.first()
+        best, since, so_far = Best(current), 0, None
+        for taken in itertools.count(1, 2):
+            replies = yield asked(GRAPHS, current, {}, so_far)
+            proposed = _proposed(fuser, current, best, replies)
+            yield Note({"candidates": len(proposed)})
+            if not proposed:
+                return fuser.found(best.candidate, RUN_AWAY), taken
+            # The result if this was the last exchange, so that the candidates get no scores.
+            unjudged = fuser.found(
+                best.candidate if best.scores else proposed[len(proposed) // 2], ""
+            )
+            if taken >= most:
+                return unjudged, taken
+            judged = yield from judged_by_parties(proposed, best, partial(standing, unjudged))
+            current, best = judged.chosen, judged.best
+            since = 0 if judged.better else since + 1
+            found = fuser.found(best.candidate, "")
+            if since >= self.patience:
+                return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
+            if taken + 1 >= most:
+                return found, taken + 1
+            so_far = partial(standing, found)
+        raise AssertionError("unreachable")

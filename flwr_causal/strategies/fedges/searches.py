@@ -9,14 +9,17 @@ The last exchange, `fit`, is for tables of the graphs, the choice among them, an
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from flwr_causal.core.discrete.contingency_tables import num_cells, sets_of, tables_of
 from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.core.ges import speculative_search
+from flwr_causal.core.ges.counted_pag import SeparationTests
 from flwr_causal.core.ges.speculative_search import (
     NOISE,
     SCREENING_NOISE,
@@ -25,11 +28,19 @@ from flwr_causal.core.ges.speculative_search import (
     lacking_sets,
 )
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of
+from flwr_causal.core.parts import Part, all_but
 from flwr_causal.core.ties import first_largest
 from flwr_causal.protocol.fedges import LIKELIHOODS, SCORES
 from flwr_causal.runtime.algorithm import Ask, Note, Step
-from flwr_causal.strategies.fedges.problem import ENDED
-from flwr_causal.strategies.fedges.results import MOST_CELLS, Fitted, Found
+from flwr_causal.strategies.fedges.problem import (
+    ENDED,
+    MOST_CELLS,
+    USED_UP,
+    Fitted,
+    Found,
+    Searched,
+    SumSearch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -39,8 +50,6 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Result
     from flwr_causal.strategies.fedges.problem import Problem
 
-#: The graphs of a search, one for each score in their order, and the number of its exchanges.
-Searched: TypeAlias = tuple[tuple[Found, ...], int]
 #: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
 #: extended BIC with gamma = 1/4 (Foygel & Drton 2010): of many pairs some gain by chance.
 EDGE_COST = 0.5
@@ -104,7 +113,7 @@ class GainsFromTables:
                 price,
                 edge_cost,
                 # Tables count different rows.
-                own_margins=problem.seen or problem.options.small_counts == "suppress",
+                own_margins=problem.seen or problem.withheld,
             )
             for score in scores
         }
@@ -126,22 +135,20 @@ class GainsFromTables:
             gains.learn_counts(sets, counts)
 
 
-def likelihoods(problem: Problem) -> AskedGains:
+def likelihoods(problem: Problem, score: str, noise: float) -> AskedGains:
     """Return sums of the parties' log-likelihoods, with one penalty."""
-    options = problem.options
-    noise = SCREENING_NOISE if options.refined_by else NOISE
-    terms, parties = problem.terms(options.chosen_score), problem.agreement.num_parties
+    terms, parties = problem.terms(score), problem.num_parties
     gains = SummedGains(problem.cardinalities, terms, parties, noise)
-    return AskedGains(options.chosen_score, gains, LIKELIHOODS, gains.learn_sums)
+    return AskedGains(score, gains, LIKELIHOODS, gains.learn_sums)
 
 
-def own_scores(problem: Problem) -> AskedGains:
+def own_scores(problem: Problem, score: str) -> AskedGains:
     """Return sums of the parties' own scores."""
-    rows, parties = problem.num_rows, problem.agreement.num_parties
+    rows, parties = problem.num_rows, problem.num_parties
     # The sum has a penalty for every party, which depends on the party's number of rows.
     price = 0.5 * parties * float(np.log(max(rows / parties, 2.0)))
     gains = SpeculativeGains(problem.cardinalities, price)
-    return AskedGains(problem.options.chosen_score, gains, SCORES, gains.learn)
+    return AskedGains(score, gains, SCORES, gains.learn)
 
 
 # -- searches --------------------------------------------------------------------------------------
@@ -181,31 +188,137 @@ def searched(
     return (problem.search(first, score, start, pairs, known_only=True),), most
 
 
-def search_on_sums(problem: Problem, most: int) -> Generator[Step, Any, Searched]:
-    """Search by the gains that mode and score of the options say.
+@dataclass(frozen=True, kw_only=True)
+class ScoredEdges(SumSearch):
+    """Gains of edges, as sums over the parties.
 
     After a search on likelihoods one on counts refines the graph, without further adjacencies.
 
     Parameters
     ----------
-    problem : Problem
-    most : int
-        Largest number of exchanges.
+    score : str
+        Of the first search; "bdeu": the sum of the parties' own scores.
+    refined_by : tuple of str
+        The scores of the search on counts; empty: there is none.
     """
-    options = problem.options
-    if options.chosen_mode == "exact":
-        counted = GainsFromTables(problem, (options.chosen_score,))
-        return (yield from searched(problem, counted, most))
-    if options.chosen_score == "bdeu":
-        return (yield from searched(problem, own_scores(problem), most))
-    (found,), taken = yield from searched(problem, likelihoods(problem), most)
-    if found.reason != ENDED or not options.refined_by or problem.seen:
-        return (found,), taken
-    edge_cost = EDGE_COST * float(np.log(len(problem.names)))
-    refining = GainsFromTables(problem, options.refined_by, edge_cost)
-    pairs = found.dag | found.dag.T
-    graphs, further = yield from searched(problem, refining, most - taken, found.dag, pairs)
-    return graphs, taken + further
+
+    text = "mode='scores', whose sums are over all parties"
+    remedies: ClassVar[tuple[tuple[str, str], ...]] = (("pooled", "mode='exact'"),)
+    gives = all_but("pooled", "sample")
+
+    score: str
+    refined_by: tuple[str, ...]
+
+    def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
+        """Search on sums of the parties' gains."""
+        if self.score == "bdeu":
+            return (yield from searched(problem, own_scores(problem, self.score), most))
+        gains = likelihoods(problem, self.score, SCREENING_NOISE if self.refined_by else NOISE)
+        (found,), taken = yield from searched(problem, gains, most)
+        if found.reason != ENDED or not self.refined_by or problem.seen:
+            return (found,), taken
+        edge_cost = EDGE_COST * float(np.log(len(problem.names)))
+        refining = GainsFromTables(problem, self.refined_by, edge_cost)
+        pairs = found.dag | found.dag.T
+        graphs, further = yield from searched(problem, refining, most - taken, found.dag, pairs)
+        return graphs, taken + further
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledCounts(SumSearch):
+    """Counts of the pooled rows.
+
+    Parameters
+    ----------
+    score : str
+    """
+
+    text = "mode='exact', whose sums are over all parties"
+    gives = all_but("sample")
+
+    score: str
+
+    def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
+        """Search on contingency tables."""
+        return (yield from searched(problem, GainsFromTables(problem, (self.score,)), most))
+
+
+# -- hidden common causes ------------------------------------------------------------------------
+
+#: Largest number of cells of the tables of one exchange, where each table has fewer.
+MOST_TESTED = 2**22
+
+
+class HiddenStates(Part):
+    """A partial ancestral graph of categories, by tests of all counts.
+
+    After a search without hidden causes the server asks for the tables of tests of independence, of
+    all pairs of variables (:mod:`flwr_causal.core.ges.counted_pag`): those given one variable at
+    most in one exchange, those given more, of pairs that are still open, in another one. Where
+    tables have very many cells an exchange is for a part of them.
+    """
+
+    text = "hidden_causes=True"
+    gives = all_but("graph alone", "ids", "small counts", "tables")
+    remedies: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("ids", "'moments' with text_columns='keep'"),
+    )
+
+    def run(
+        self, problem: Problem, found: Found, most: int, replicate: int
+    ) -> Generator[Step, Any, Found]:
+        """Ask for the tables of the tests, and return the graph of their results.
+
+        Parameters
+        ----------
+        problem : Problem
+        found : Found
+            The graph of the score.
+        most : int
+            Largest number of exchanges.
+        replicate : int
+            0, or the number of a replicate, whose rows are drawn from the parties' rows.
+        """
+        tests, taken = separation_tests(problem, found, drawn=replicate > 0), 0
+
+        def so_far() -> Result:
+            return problem.result(found._replace(pag=tests.graph()))
+
+        while wanted := tests.next_level():
+            for part in _parts(problem, wanted):
+                if taken == most:
+                    return found._replace(pag=tests.graph(), reason=USED_UP)
+                sets = sets_of(part)
+                counts, _ = yield from problem.counts.ask(sets, so_far)
+                tables = tables_of(sets, counts, problem.cardinalities)
+                for members, table in zip(part, tables, strict=True):
+                    tests.learn(members, table)
+                taken += 1
+                yield Note({"tables": len(part)})
+        return found._replace(pag=tests.graph())
+
+
+def separation_tests(problem: Problem, found: Found, *, drawn: bool) -> SeparationTests:
+    """Return the tests of a graph that was found without hidden causes, none of them made.
+
+    ``drawn`` says whether the rows are drawn from the parties' rows.
+    """
+    return SeparationTests(
+        problem.names,
+        found.dag,
+        problem.cardinalities,
+        problem.num_rows,
+        problem.known,
+        drawn=drawn,
+    )
+
+
+def _parts(problem: Problem, wanted: Sequence[tuple[int, ...]]) -> list[Sequence[tuple[int, ...]]]:
+    """Split tables so that those of an exchange have MOST_TESTED together, or are one."""
+    cells = num_cells(sets_of(wanted), problem.cardinalities)
+    numbers = ((np.cumsum(cells) - 1) // MOST_TESTED).astype(np.int64)
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(wanted)]
+    return [wanted[i:j] for i, j in pairwise(edges)]
 
 
 # -- the tables of the graphs that were found ------------------------------------------------------
@@ -242,7 +355,7 @@ def fit(problem: Problem, graphs: Sequence[Found]) -> Generator[Step, Any, Fitte
     counts, replies = yield from problem.counts.ask(sets, so_far, sent)
     tables = dict(zip(families, tables_of(sets, counts, problem.cardinalities), strict=True))
     shares = replies["votes"] / len(replies.answered)
-    fitted = chosen(fitting, tables, shares, problem.options.equivalent_sample_size)
+    fitted = chosen(fitting, tables, shares, problem.sample_size)
     info: dict[str, Any] = {"num_edges": int(fitted.found.dag.sum())}
     if fitted.found.score:
         info["score"] = fitted.found.score

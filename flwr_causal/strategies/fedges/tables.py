@@ -7,30 +7,38 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.core.blocks.design import Category, column_names
+from flwr_causal.core.blocks.disagreement import disagreement
+from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, Sets, tables_of
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
+from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import needed
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.options import require
 from flwr_causal.core.words import by_name
+from flwr_causal.data.check.agreement import agree
+from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedges import CONTRACT, FIT, FedGESPartyOptions
+from flwr_causal.runtime.options import Baselines
 from flwr_causal.strategies.columns import JoiningStrategy, presence_of
-from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
-from flwr_causal.strategies.fedges.by_party import disagreement_of_tables
-from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions, JoinedCounts
+from flwr_causal.strategies.fedges.joined import JoinedCounts
+from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import Arrays, IntArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.parts import Part
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.handling import Handling
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.options import Baselines
     from flwr_causal.strategies.base import RunAlone
 
 #: The fewest exchanges of two searches, each with one for its tables.
@@ -146,3 +154,140 @@ class FedGESTables(JoiningStrategy):
         return {
             "bdeu": bdeu(list(tables), graph, self.handling, self.options.equivalent_sample_size)
         }
+
+
+# -- the same search where all rows are in one place -----------------------------------------------
+
+
+def ges_baselines(
+    frames: Sequence[pd.DataFrame], names: Sequence[str], handling: Handling
+) -> Baselines:
+    """Return the graphs of GES with BIC on the pooled rows and on each party's own rows."""
+    tables = _coded(frames, names, handling)
+    alone = [ges(_as_alone(table), score="bic") for table in tables]
+    return Baselines(ges(concatenated(tables), score="bic"), alone, "GES, BIC")
+
+
+def bdeu(
+    frames: Sequence[pd.DataFrame],
+    graph: CausalGraph,
+    handling: Handling,
+    equivalent_sample_size: float,
+) -> float:
+    """Return the BDeu score of a graph on the pooled rows, in nats."""
+    rows = concatenated(_coded(frames, graph.names, handling))
+    return score_graph(graph, rows, "bdeu", equivalent_sample_size)
+
+
+def concatenated(tables: Sequence[DiscreteTable]) -> DiscreteTable:
+    """Return the rows of several tables with the same states in one."""
+    first = tables[0]
+    codes = np.concatenate([table.codes for table in tables], axis=1)
+    return DiscreteTable(first.names, first.states, codes)
+
+
+def _as_alone(table: DiscreteTable) -> DiscreteTable:
+    """Return a party's table with only the states that occur in its rows."""
+    states, codes = [], np.empty_like(table.codes)
+    for j, own in enumerate(table.states):
+        seen, codes[j] = np.unique(table.codes[j], return_inverse=True)
+        states.append(tuple(own[code] for code in seen))
+    return DiscreteTable(table.names, tuple(states), codes)
+
+
+def _coded(
+    frames: Sequence[pd.DataFrame], names: Sequence[str], handling: Handling
+) -> list[DiscreteTable]:
+    """Return the parties' rows, coded by the states of all parties together."""
+    # The gaps of other columns are no reason to leave a row out.
+    frames = [frame.loc[:, frame.columns.isin(names)] for frame in frames]
+    reports = {
+        str(k): describe(frame, handling, states=True)
+        for k, frame in enumerate(frames)
+        if len(frame)
+    }
+    agreement = agree(reports, handling)
+    states = [agreement.states[agreement.names.index(name)] for name in names]
+    return [prepare_states(frame, names, states, handling) for frame in frames if len(frame)]
+
+
+# -- the tables of each party ----------------------------------------------------------------------
+
+
+def disagreement_of_tables(
+    replies: Mapping[str, Arrays],
+    asked: Mapping[str, Any],
+    names: Sequence[str],
+    states: Sequence[Sequence[Any]],
+    edges: BoolArray,
+) -> pd.DataFrame | None:
+    """Compare parties by the tables that each of them sent.
+
+    The states of a category are columns, 1 in its rows and 0 in the others. A family's table has
+    their products, so that parties are compared as by the moments of columns; products of variables
+    that are in no family are unknown.
+
+    Parameters
+    ----------
+    replies : mapping of str to dict
+        By party, its tables as they arrive.
+    asked : mapping of str to ndarray
+        ``sizes`` and ``members`` of the sets, see :class:`Sets`.
+    names : sequence of str
+        In the order of the sets' members.
+    states : sequence of sequence
+        Of each variable.
+    edges : ndarray of bool, shape (d, d)
+        A DAG whose families are among the sets.
+
+    Returns
+    -------
+    DataFrame or None
+        See :func:`flwr_causal.core.blocks.disagreement.disagreement`; None where fewer than two
+        parties have rows.
+    """
+    variables = [
+        Category(name, tuple(map(str, own))) for name, own in zip(names, states, strict=True)
+    ]
+    sets = Sets(np.asarray(asked["sizes"]), np.asarray(asked["members"]))
+    columns = columns_of([one.width for one in variables])
+    cardinalities = np.array([len(one.states) for one in variables], dtype=np.int64)
+    parties: dict[str, Moments] = {}
+    for party, arrays in replies.items():
+        counts = ContingencyCounts(*(arrays[name] for name in ContingencyCounts._fields))
+        tables = tables_of(sets, counts, cardinalities)
+        moments = _moments(tables, sets, columns, column_names(variables))
+        if moments is not None:
+            parties[party] = moments
+    return disagreement(variables, parties, edges) if len(parties) > 1 else None
+
+
+def _moments(
+    tables: Sequence[IntArray], sets: Sets, columns: Sequence[IntArray], names: tuple[str, ...]
+) -> Moments | None:
+    """Return the moments of the columns of states; NaN of those that no table has together."""
+    size = len(names)
+    mean, second = np.zeros(size), np.full((size, size), np.nan)
+    rows = 0
+    for members, table in zip(sets.lists(), tables, strict=True):
+        n = int(table.sum())
+        if not n:
+            return None
+        rows = max(rows, n)
+        shares = table / n
+        for place, one in enumerate(members.tolist()):
+            own = _margin(shares, (place,))[:-1]
+            mean[columns[one]] = own
+            second[np.ix_(columns[one], columns[one])] = np.diag(own) - np.outer(own, own)
+            for later, other in enumerate(members[place + 1 :].tolist(), start=place + 1):
+                both = _margin(shares, (place, later))
+                product = both[:-1, :-1] - np.outer(both.sum(axis=1)[:-1], both.sum(axis=0)[:-1])
+                second[np.ix_(columns[one], columns[other])] = product
+                second[np.ix_(columns[other], columns[one])] = product.T
+    return Moments(rows, mean, second, names)
+
+
+def _margin(shares: FloatArray, kept: tuple[int, ...]) -> FloatArray:
+    """Return the sums of a table over all axes but some."""
+    others = tuple(axis for axis in range(shares.ndim) if axis not in kept)
+    return np.asarray(shares.sum(axis=others))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.core.options import changed
-from flwr_causal.core.parts import Part, all_but, option, words
+from flwr_causal.core.parts import Part, all_but, made, option, words
 from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.columns import CompleteRows, JoinedColumns, JoiningOptions
@@ -21,7 +21,6 @@ from flwr_causal.strategies.moments.solvers.classes import Classes, GreedyClass,
 from flwr_causal.strategies.moments.solvers.orders import Orders, StableEdges, StableOrders
 from flwr_causal.strategies.moments.solvers.penalised import Penalised, Sparse
 from flwr_causal.strategies.moments.solvers.series import FittedLags, LaggedWeights, Ridge
-from flwr_causal.strategies.moments.solvers.solver import made
 from flwr_causal.strategies.privacy import PrivateOptions, PrivateRelease
 from flwr_causal.strategies.series import Lagged, RowsOrSeriesOptions
 

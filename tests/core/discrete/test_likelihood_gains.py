@@ -9,7 +9,6 @@ from scipy.stats import hypergeom
 
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import empty_families, row_of
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 
 
@@ -25,7 +24,7 @@ def gain(table, x, y, given=()):
 
 
 def mean(table, x, y, given=()):
-    return filled(ExpectedGains(TableGains(table)), len(table.names), y, list(given))[x]
+    return filled(TableGains(table).means(), len(table.names), y, list(given))[x]
 
 
 def test_a_gain_is_rows_times_mutual_information():

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from flwr_causal.core.discrete.contingency_tables import num_cells, sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import empty_families, row_of
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.discrete.seen_rows import SeenGains, SeenTable, tabulate_seen
 
@@ -17,7 +16,7 @@ CARDS = (2, 3, 2, 4)
 #: The gains that parties send, from a table.
 GAINS = {
     "likelihood": lambda table: TableGains(table, "qnml").likelihoods(),
-    "mean": lambda table: ExpectedGains(TableGains(table)),
+    "mean": lambda table: TableGains(table).means(),
     "bdeu": lambda table: TableGains(table, "bdeu", 2.0),
 }
 

@@ -5,7 +5,6 @@ import pytest
 from category_federations import PenalisedGains, coded, make_tables
 from reference_search import log_regret
 
-from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import KINDS, TableGains, terms_of
 from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.speculative_search import NOISE, SummedGains, answer
@@ -29,7 +28,7 @@ def searched(tables, score, **options):
         own = [TableGains(part) for part in parts]
         source.learn_sums(
             sum(answer(questions, one.likelihoods(), D) for one in own),
-            sum(answer(questions, ExpectedGains(one), D) for one in own),
+            sum(answer(questions, one.means(), D) for one in own),
         )
     return source, parts
 
@@ -63,7 +62,7 @@ def test_the_penalty_is_paid_once(score, copies):
     table = make_tables(d=D, n=400, parties=1, seed=4)[0][0]
     source, parts = searched([table] * copies, score)
     n = copies * len(table)
-    likelihood, means = TableGains(parts[0]).likelihoods(), ExpectedGains(TableGains(parts[0]))
+    likelihood, means = TableGains(parts[0]).likelihoods(), TableGains(parts[0]).means()
     cards = parts[0].cardinalities.astype(float)
     number = 0
     for row, y, members, x, gain in known_gains(source, parts):

@@ -2,7 +2,7 @@
 
 A solver is a part (:mod:`core.parts`). Its options are declared in its file, and the class of the
 method's options inherits them; what several solvers share (``threshold``, ``standardize``) is a
-field with the default of the solver. :func:`made` makes a solver of the method's options.
+field with the default of the solver; ``core.parts.made`` makes one of the method's options.
 
 ``StableOrders(stability=0.5).solve(products, masks)`` returns a ``Solved``: graph, fitted system,
 strengths, warnings. A solver asks neither how the sums came nor what a column is:
@@ -14,8 +14,8 @@ new solver.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.systems.linear import LinearModel
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.local_graphs import OwnSearch
-
-SolverT = TypeVar("SolverT", bound="Solver")
 
 
 class Solved(NamedTuple):
@@ -180,21 +178,6 @@ class Solver(Part):
         allowed = self.possible(masks, d)
         found = search_orders(own, allowed, num_targets=d, least_effect=least_effect)
         return found.best.adjacency[:, :d]
-
-
-def made(kind: type[SolverT], options: Any, **own: Any) -> SolverT:
-    """Return the solver whose fields have the values of a method's options of their names.
-
-    Parameters
-    ----------
-    kind : type of Solver
-    options : CausalOptions
-        None stands for the default of the solver.
-    **own
-        Values that replace those of the options.
-    """
-    given = {one.name: getattr(options, one.name, None) for one in fields(kind)}
-    return kind(**{name: one for name, one in {**given, **own}.items() if one is not None})
 
 
 @dataclass(frozen=True, kw_only=True)

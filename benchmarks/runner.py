@@ -35,7 +35,7 @@ from benchmarks.world import LineResult, World
 from benchmarks.worlds import world_of
 from flwr_causal.app import methods
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.reports.doubts import odd_parties_of
+from flwr_causal.reports.trust import odd_parties_of
 from flwr_causal.simulations.engines import simulate
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from flwr_causal.app.dry_run import COULD_BEGIN, on_nodes
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
-from flwr_causal.core.words import some
+from flwr_causal.core.words import counted, some
 from flwr_causal.data.check.agreement import SETTINGS
 from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.handling import Handling
@@ -50,17 +50,22 @@ from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.changes import changes
 from flwr_causal.reports.described import described
-from flwr_causal.reports.doubts import describe_differences
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.description import difference_rows
 from flwr_causal.reports.page.template import write_page
-from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.record import status_in_words
 from flwr_causal.reports.run import Run
+from flwr_causal.reports.trust import describe_differences
+from flwr_causal.runtime.checkpoint import (
+    PAGE,
+    check_own,
+    check_page,
+    keeps_exchanges,
+    read_history,
+    status_of,
+)
 from flwr_causal.runtime.checkpoint import forget as forgotten
-from flwr_causal.runtime.checkpoint import read_history, status_of
-from flwr_causal.runtime.run_directory import PAGE, check_own, check_page, keeps_exchanges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of, sources_of
 from flwr_causal.strategies.options import check_names

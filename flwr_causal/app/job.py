@@ -15,12 +15,13 @@ from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import (
+    RUN_FILE,
+    CheckpointError,
     check_options,
     check_tables,
     results_saved,
 )
 from flwr_causal.runtime.loop import plain_options
-from flwr_causal.runtime.run_directory import RUN_FILE, CheckpointError
 from flwr_causal.runtime.schema import exchange_schema, is_another
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy

@@ -13,7 +13,7 @@ import pandas as pd
 from flwr_causal.app.config import DataConfig, data_config, strategy_of
 from flwr_causal.clients import Source
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.dictionary.local_map import LocalMap
+from flwr_causal.data.dictionary.party_dictionary import LocalMap
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits

@@ -15,7 +15,7 @@ from flwr.supercore import log
 
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
-from flwr_causal.contract.steps import check_steps
+from flwr_causal.contract.answers import check_steps
 from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
@@ -33,12 +33,11 @@ from flwr_causal.errors import (
     IncompleteError,
 )
 from flwr_causal.party import noise
-from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
-from flwr_causal.party.door import PartyDoor
+from flwr_causal.party.door import ASKED, PartyDoor, note_question
 from flwr_causal.party.node_config import without_directories
+from flwr_causal.party.noise import OF_RELEASE
 from flwr_causal.party.record import SCHEMA
-from flwr_causal.party.releases import OF_RELEASE
 from flwr_causal.party.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.party.tables import with_party
 from flwr_causal.protocol import door, records
@@ -55,8 +54,7 @@ from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
 from flwr_causal.protocol.settings import WEIGHTINGS, check_trainings
-from flwr_causal.protocol.setup import DIGEST, PREFIX, Setup
-from flwr_causal.protocol.setup_form import check_number
+from flwr_causal.protocol.setup import DIGEST, PREFIX, Setup, check_number
 from flwr_causal.runtime.raised import log_raised
 from flwr_causal.secure import party as secure
 from flwr_causal.secure import totals

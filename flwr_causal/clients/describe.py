@@ -12,7 +12,7 @@ import pandas as pd
 
 from flwr_causal.clients.base import CausalClient
 from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.core.description.gaps import pattern_counts
+from flwr_causal.core.description.description import pattern_counts
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
     StepGrid,

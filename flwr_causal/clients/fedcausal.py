@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.clients.interventions import InterventionClient
-from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contract.steps import step
-from flwr_causal.core.fedcausal import evidence, group, linear, own_graph, perceptrons
+from flwr_causal.contract.answers import Asked, answers, step
+from flwr_causal.core.fedcausal import evidence, evidence_search, group, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
 from flwr_causal.core.interventions.moments import columns_by_rows
 from flwr_causal.core.linear.moments import data_scale
@@ -209,8 +208,8 @@ class FedCausalClient(InterventionClient):
         """Return the graph of highest evidence on the party's own rows."""
         common = asked["graph"].astype(bool)
         ((problem, _),), cache = self._evidence_problems(asked)
-        search = SearchProblem(self._masks, int(asked["candidates"]), own_graph.STEPS)
-        own = own_graph.own_graph(problem, common, search, cache)
+        search = SearchProblem(self._masks, int(asked["candidates"]), evidence_search.STEPS)
+        own = evidence_search.own_graph(problem, common, search, cache)
         return {
             "own-graph": own.graph.astype(np.uint8),
             "support": own.support,

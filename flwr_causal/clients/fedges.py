@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.clients.columns import ColumnsClient
-from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contract.steps import step
+from flwr_causal.contract.answers import Asked, answers, step
 from flwr_causal.contract.when import When
 from flwr_causal.core.discrete.completion import completed
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate

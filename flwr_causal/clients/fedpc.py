@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from flwr_causal.clients.columns import ColumnsClient
-from flwr_causal.contract.answers import Asked, answers
-from flwr_causal.contract.steps import step
+from flwr_causal.contract.answers import Asked, answers, step
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of

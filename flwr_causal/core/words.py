@@ -1,4 +1,4 @@
-"""Texts: lists of names and values, names that look alike, the form of names, foreign texts."""
+"""Texts: lists of names and values, numbers in words, names that look alike, foreign texts."""
 
 from __future__ import annotations
 
@@ -138,3 +138,11 @@ def _is_signal(character: str) -> bool:
 def by_name(names: Sequence[str]) -> list[int]:
     """Return the positions of the names, in the order of the sorted names."""
     return sorted(range(len(names)), key=names.__getitem__)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number with its noun in the singular or plural."""
+    if number == 1:
+        return f"1 {thing}"
+    plural = f"{thing[:-1]}ies" if thing in ("party", "reply") else f"{thing}s"
+    return f"{number:,} {plural}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flwr.supercore import log
 
-from flwr_causal.data.dictionary.local_map import NO_MAP, LocalMap
+from flwr_causal.data.dictionary.party_dictionary import NO_MAP, LocalMap
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,19 +5,27 @@ The party computes how much it needs from epsilon and delta itself. What it has 
 node's state, and in a file where the node keeps a record: the same question gets the same answer,
 also after a restart of the node or in a resumed run, and another question in the same run gets
 none. A node that has lost what it has drawn draws nothing more in this run.
+
+A file keeps the party's release of a run, so that a restart draws no second noise.
+
+There is one file for each run, also where the run is resumed under another number of Flower's. Its
+name follows from the run's random name and the party's own; only the user of the node may read it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import ConfigRecord
 
-from flwr_causal.core.privacy.budget import budget_of
+from flwr_causal.core.files import alone_in, new_directory, write
+from flwr_causal.core.privacy.calibration import budget_of
 from flwr_causal.core.privacy.discrete_gaussian import discrete_gaussian
 from flwr_causal.core.privacy.release import (
     noise_of,
@@ -34,29 +42,149 @@ from flwr_causal.core.privacy.scales import (
     scales_by_column,
     stated_centers,
 )
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.data.check.columns import all_columns
 from flwr_causal.data.check.report import ColumnReport, TableReport
-from flwr_causal.data.read.cells import numbers_of_column
+from flwr_causal.data.read.by_cell import numbers_of_column
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
-from flwr_causal.party.releases import OF_RELEASE, RHO, ReleaseFile
 from flwr_causal.party.table_digest import TABLE
 from flwr_causal.protocol.options import Guarantee
+from flwr_causal.protocol.release import RELEASE_NAME
 from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from flwr.app import Context
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.privacy.budget import Budget
+    from flwr_causal.core.privacy.calibration import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.core.privacy.scales import Scales
     from flwr_causal.data.check.handling import Handling
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.options import PrivatePartyOptions
+
+#: The records in a file: of the run, and what was drawn.
+OF_RELEASE = ("private-run", "private-octaves", "private-release")
+#: By this name records and lines of the party's record have what a release loses.
+RHO = "rho"
+
+
+@dataclass(frozen=True)
+class ReleaseFile:
+    """The file of one run.
+
+    Parameters
+    ----------
+    path : Path or None
+        None where the node keeps no files: nothing is written, and nothing found.
+    """
+
+    path: Path | None
+
+    @classmethod
+    def of(cls, node: NodeConfig, run: str, party: str) -> ReleaseFile:
+        """Return the file of a run: in the directory of the node config, or beside the record."""
+        if node.releases is None:
+            return cls(None)
+        name = hashlib.blake2b(f"{run} {party}".encode(), digest_size=16).hexdigest()
+        return cls(node.releases / f"{name}.json")
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Return the kept values by name; empty where there is no file.
+
+        Raises
+        ------
+        FederationError
+            If the file cannot be read: nothing is drawn then.
+        """
+        try:
+            return {} if self.path is None else dict(json.loads(self.path.read_bytes()))
+        except FileNotFoundError:
+            return {}
+        except DAMAGE as error:
+            raise FederationError(
+                f"The party's private release of this run cannot be read ({type(error).__name__}), "
+                "and it makes no second one: restore the file, at the party, or start another run, "
+                "whose epsilon adds to that of this one."
+            ) from error
+
+    def add(self, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Keep further values, and return all that is kept; it is on the disk then.
+
+        What is there stays: of two messages that are answered at once both send what the first one
+        has drawn.
+
+        Raises
+        ------
+        FederationError
+            If they cannot be written: nothing may leave then.
+        """
+        if self.path is None:
+            return dict(values)
+        try:
+            new_directory(self.path.parent)
+            with alone_in(self.path.parent):
+                kept = {**values, **self.read()}
+                write(self.path, json.dumps(kept).encode())
+            return kept
+        except OSError as error:
+            raise FederationError(
+                f"The party's private release cannot be written ({error.strerror}), so nothing "
+                "leaves the party. Make room or give the node's account access, at the party."
+            ) from error
+
+
+def losses_kept(directory: Path | None) -> dict[str, float]:
+    """Return the privacy losses of the releases in a directory for which noise was drawn.
+
+    Parameters
+    ----------
+    directory : Path or None
+        Of a party's files. None: it keeps none.
+
+    Returns
+    -------
+    dict of str to float
+        rho, by the random number of the release, as in the lines of a record.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read.
+    """
+    found: dict[str, float] = {}
+    for path in () if directory is None else sorted(directory.glob("*.json")):
+        if not RELEASE_NAME.fullmatch(path.name):
+            continue
+        try:
+            about = path.stat()
+            found |= _losses_in(path, about.st_mtime_ns, about.st_size)
+        except FileNotFoundError:  # deleted meanwhile
+            continue
+        except DAMAGE as error:
+            raise DataError(
+                f"The party's private release {path.name} cannot be read "
+                f"({type(error).__name__}), so that what it lost is not known: restore the file, "
+                "at the party, or delete it if its run has ended and is in the record."
+            ) from error
+    return found
+
+
+# Each reply asks for all of them.
+@lru_cache(maxsize=1024)
+def _losses_in(path: Path, changed: int, size: int) -> dict[str, float]:
+    """Return the privacy loss of a file's release; none where no noise was drawn."""
+    kept = json.loads(path.read_bytes())
+    run, *drawn = OF_RELEASE
+    release = str(kept[run]["id"])
+    losses = [float(kept[name][RHO]) for name in drawn if name in kept]
+    return {release: max(losses)} if losses else {}
+
 
 # The records in a node's state and file: of the run, and what was drawn.
 _RUN, _OCTAVES, _RELEASE = OF_RELEASE
@@ -205,8 +333,8 @@ def _public_column(name: str, handling: Handling) -> ColumnReport:
 def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
     """Yield the rows of a table in pieces of shape (rows, d); what is no number is NaN.
 
-    A number follows from its own cell, see :mod:`flwr_causal.data.read.cells`; by a dictionary that
-    of a state is its place.
+    A number follows from its own cell, see :mod:`flwr_causal.data.read.by_cell`; by a dictionary
+    that of a state is its place.
 
     Raises
     ------

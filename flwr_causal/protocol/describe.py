@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import POOLED
-from flwr_causal.core.description.gaps import MOST_PATTERNS
+from flwr_causal.core.description.description import MOST_PATTERNS
 from flwr_causal.core.description.grids import NUM_PLACES, are_grids, place_edges
 from flwr_causal.core.options import MOST, within
 from flwr_causal.data.check.handling import Handling

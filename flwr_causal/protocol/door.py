@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.protocol.options import SmallCounts
     from flwr_causal.protocol.setup import Setup
-    from flwr_causal.secure.words import Size
+    from flwr_causal.secure.ring import Size
 
 T = TypeVar("T")
 

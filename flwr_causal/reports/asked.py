@@ -11,7 +11,7 @@ from flwr_causal.core.graphs.pag.marks import directed_edges
 from flwr_causal.core.words import some
 from flwr_causal.doubts.parties import clear_differences
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.reports.doubts import doubts_of, fit_of, fitted_model
+from flwr_causal.reports.trust import doubts_of, fit_of, fitted_model
 
 if TYPE_CHECKING:
     import pandas as pd

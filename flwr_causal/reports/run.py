@@ -30,21 +30,20 @@ from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.party.options import METHODS_GROUP
 from flwr_causal.reports.asked import answer, asked_of
-from flwr_causal.reports.doubts import (
-    describe_differences,
-    doubts_of,
-    fit_check,
-    fitted_model,
-)
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.record import RunRecord, privacy_line, status_in_words
-from flwr_causal.reports.trust import Trust, trust_of
-from flwr_causal.runtime.checkpoint import read_history
-from flwr_causal.runtime.influence import known_influence
-from flwr_causal.runtime.run_directory import (
+from flwr_causal.reports.trust import (
+    Trust,
+    describe_differences,
+    doubts_of,
+    fit_check,
+    fitted_model,
+    trust_of,
+)
+from flwr_causal.runtime.checkpoint import (
     EXCHANGES,
     HISTORY_FILE,
     PAGE,
@@ -55,8 +54,10 @@ from flwr_causal.runtime.run_directory import (
     check_own,
     is_page,
     own_files,
+    read_history,
     remove,
 )
+from flwr_causal.runtime.influence import known_influence
 from flwr_causal.runtime.stored import FORMS
 
 if TYPE_CHECKING:

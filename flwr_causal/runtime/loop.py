@@ -28,6 +28,7 @@ from flwr_causal.runtime.checkpoint import (
     INITIAL,
     WRAPPER,
     Checkpoint,
+    CheckpointError,
     KeptExchange,
     digest_of,
     digest_of_request,
@@ -44,7 +45,6 @@ from flwr_causal.runtime.influence import (
 from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.round import Round, of_part
-from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.server_work import server_work
 from flwr_causal.runtime.training import Training

@@ -11,8 +11,8 @@ from flwr.supercore import log
 
 from flwr_causal.errors import FederationError, TableChangedError
 from flwr_causal.protocol.schema import own_version, short_id
+from flwr_causal.runtime.checkpoint import CheckpointError
 from flwr_causal.runtime.federation import Party, Returned
-from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import (
     POLL_SECONDS,
     agreed,

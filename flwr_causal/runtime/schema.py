@@ -39,8 +39,7 @@ from flwr_causal.protocol.schema import (
     probe,
     short_id,
 )
-from flwr_causal.protocol.setup import Setup
-from flwr_causal.protocol.setup_form import is_signature
+from flwr_causal.protocol.setup import Setup, is_signature
 from flwr_causal.protocol.terms import RunTerms, signed
 from flwr_causal.runtime.federation import Federation, Party, grouped
 from flwr_causal.secure.keys import is_public_key

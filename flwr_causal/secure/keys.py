@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.setup_form import is_key
+from flwr_causal.protocol.setup import is_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

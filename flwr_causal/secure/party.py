@@ -26,7 +26,7 @@ from flwr_causal.errors import AskedOtherwiseError, DataError, FederationError
 from flwr_causal.party.cache import cached
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
-from flwr_causal.protocol.setup_form import check_number, check_token
+from flwr_causal.protocol.setup import check_number, check_token
 from flwr_causal.secure.keys import (
     KEY_BYTES,
     new_private_key,
@@ -34,8 +34,7 @@ from flwr_causal.secure.keys import (
     place_of,
     public_key,
 )
-from flwr_causal.secure.masks import mask_key, mask_keys, streams
-from flwr_causal.secure.neighbours import Circle, circle_of
+from flwr_causal.secure.masks import Circle, circle_of, mask_key, mask_keys, streams
 from flwr_causal.secure.purposes import purpose_of
 from flwr_causal.secure.signatures import (
     check_peers,
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.secure.keys import PairKey
-    from flwr_causal.secure.words import Size
+    from flwr_causal.secure.ring import Size
 
 #: The records in the node's state: of the key and secure sums, and of the party's masked table.
 SECURE, TABLES, TOTALS_SENT = "secure-sums", "masked-tables", "totals-sent"

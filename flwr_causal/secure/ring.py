@@ -8,12 +8,20 @@ many share a word as it has room for, since none exceeds the rows of all parties
 with the party's rows and a 1: their totals must be the rows of the parties and their number. If
 masks do not cancel, they are so by chance once in 2^128; where parties are missing, whose rows are
 not known, the 1 is once in 2^64.
+
+**Exact sums** of numbers of any size, where no bound of the sum is known. Such are the totals of
+the schema exchange, before units are known, and what is declared without a bound.
+
+A number is a whole multiple of 2^-:data:`FRACTION_BITS` in a field of nine words, to which
+:data:`BIAS` is added, so that it is not negative. Sums are exact and do not depend on the order of
+the parties: a variance loses no digits to a large mean.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,17 +29,169 @@ import numpy as np
 from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.bundle import parts_of
-from flwr_causal.secure import exact
-from flwr_causal.secure.words import Size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.protocol.setup import Setup
+
+WORD_BYTES = 8
+
+
+class Size(NamedTuple):
+    """The words of a vector.
+
+    Parameters
+    ----------
+    single : int
+        Words of which each is a number modulo 2^64.
+    wide : int, default 0
+        Words behind them, which together are one number modulo 2^(64 wide), the lowest word first:
+        a sum of parts of several words says nothing but the sum, as it would if each word were
+        added up by itself.
+    """
+
+    single: int
+    wide: int = 0
+
+    @property
+    def words(self) -> int:
+        """All words."""
+        return self.single + self.wide
+
+
+class WordSum:
+    """A sum of vectors, which grows by one piece of a vector at a time.
+
+    Parameters
+    ----------
+    size : Size
+    """
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self._words = np.zeros(size.words, dtype=np.uint64)
+        # What each wide word carries to the next one: all of them are carried once, at the end.
+        self._carries = np.zeros(size.wide, dtype=np.int32)
+
+    def add(self, piece: NDArray[np.uint64], start: int = 0) -> None:
+        """Add the words of a vector from a place on."""
+        words = self._words[start : start + len(piece)]
+        words += piece
+        first = max(self.size.single - start, 0)
+        self._carried(start, len(piece))[:] += words[first:] < piece[first:]
+
+    def subtract(self, piece: NDArray[np.uint64], start: int = 0) -> None:
+        """Subtract the words of a vector from a place on."""
+        words = self._words[start : start + len(piece)]
+        words -= piece
+        first = max(self.size.single - start, 0)
+        self._carried(start, len(piece))[:] -= words[first:] > ~piece[first:]
+
+    def total(self) -> NDArray[np.uint64]:
+        """Return the sum, shape (words,)."""
+        single, wide = self.size
+        carried, borrowed = np.maximum(self._carries, 0), np.maximum(-self._carries, 0)
+        number = _number(carried) - _number(borrowed) << 8 * WORD_BYTES
+        number += _number(self._words[single:])
+        whole = (number & ((1 << 8 * WORD_BYTES * wide) - 1)).to_bytes(wide * WORD_BYTES, "little")
+        total = self._words.copy()
+        total[single:] = np.frombuffer(whole, dtype="<u8")
+        return total
+
+    def _carried(self, start: int, length: int) -> NDArray[np.int32]:
+        """Return what the wide words among some words carry."""
+        single = self.size.single
+        return self._carries[max(start - single, 0) : max(start + length - single, 0)]
+
+
+def added(vectors: Iterable[NDArray[np.uint64]], size: Size) -> NDArray[np.uint64]:
+    """Return the sum of vectors, each of the given size."""
+    total = WordSum(size)
+    for vector in vectors:
+        total.add(vector)
+    return total.total()
+
+
+def _number(words: NDArray[np.uint64] | NDArray[np.int32]) -> int:
+    return int.from_bytes(words.astype("<u8", copy=False).tobytes(), "little")
+
+
+FRACTION_BITS = 352
+#: Words of a number.
+WORDS = 9
+_BYTES = WORDS * WORD_BYTES
+#: What is added to each number, in multiples. The sum of 2^16 parties has room.
+BIAS: int = 2 ** (8 * _BYTES - 18)
+#: Floats must be smaller.
+MOST: float = BIAS / 2.0**FRACTION_BITS
+_DIGIT_BITS = 32
+_DIGIT = 2**_DIGIT_BITS - 1
+_DIGITS = 8 * _BYTES // _DIGIT_BITS
+_MANTISSA_BITS = 53
+# The bias as a multiple of the highest digit.
+_HIGHEST = BIAS >> _DIGIT_BITS * (_DIGITS - 1)
+
+
+def encoded(numbers: Sequence[Fraction]) -> NDArray[np.uint64]:
+    """Return the fields of numbers below :data:`MOST`, shape (9 for each number,)."""
+    fields = (round(number * 2**FRACTION_BITS) + BIAS for number in numbers)
+    text = b"".join(field.to_bytes(_BYTES, "little") for field in fields)
+    return np.frombuffer(text, dtype="<u8").astype(np.uint64)
+
+
+def decoded(words: NDArray[np.uint64], parties: int) -> list[Fraction]:
+    """Return the numbers whose fields were added up, from the sum over so many parties."""
+    text = words.astype("<u8").tobytes()
+    fields = (text[start : start + _BYTES] for start in range(0, len(text), _BYTES))
+    sums = (int.from_bytes(field, "little") - parties * BIAS for field in fields)
+    return [Fraction(whole, 2**FRACTION_BITS) for whole in sums]
+
+
+def encoded_floats(numbers: FloatArray) -> NDArray[np.uint64]:
+    """Return the fields of floats below :data:`MOST`, shape (9 for each,)."""
+    fractions, exponents = np.frexp(numbers.ravel())
+    places = exponents.astype(np.int64) + (FRACTION_BITS - _MANTISSA_BITS)
+    # Bits below the last digit are rounded.
+    mantissas = np.ldexp(np.abs(fractions), _MANTISSA_BITS + np.minimum(places, 0))
+    whole = np.rint(mantissas).astype(np.int64)
+    first, shifts = np.divmod(np.maximum(places, 0), _DIGIT_BITS)
+    rest = whole >> (_DIGIT_BITS - shifts)
+    low = (whole & ((1 << (_DIGIT_BITS - shifts)) - 1)) << shifts
+    digits = np.zeros((numbers.size, _DIGITS), dtype=np.int64)
+    rows = np.arange(numbers.size)
+    for step, digit in enumerate((low, rest & _DIGIT, rest >> _DIGIT_BITS)):
+        used = digit > 0
+        digits[rows[used], first[used] + step] = digit[used]
+    signed = np.where(fractions < 0, -1, 1)[:, None] * digits
+    signed[:, -1] += _HIGHEST
+    return _carried(signed).astype("<u4").view("<u8").ravel().astype(np.uint64)
+
+
+def decoded_floats(words: NDArray[np.uint64], parties: int) -> FloatArray:
+    """Return the numbers whose fields were added up, to the last digit of a float."""
+    digits = words.astype("<u8").view("<u4").reshape(-1, _DIGITS).astype(np.int64)
+    digits[:, -1] -= parties * _HIGHEST
+    sign = np.where(digits[:, -1] < 0, -1, 1)
+    digits = _carried(sign[:, None] * digits)
+    values = np.zeros(len(digits))
+    for place in range(_DIGITS):
+        values += np.ldexp(digits[:, place].astype(np.float64), place * _DIGIT_BITS - FRACTION_BITS)
+    return sign * values
+
+
+def _carried(digits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return digits from 0 to 2^32 - 1 but for the highest, which holds the sign."""
+    digits = digits.copy()
+    for place in range(_DIGITS - 1):
+        digits[:, place + 1] += digits[:, place] >> _DIGIT_BITS
+        digits[:, place] &= _DIGIT
+    return digits
+
 
 # Steps of all parties at their bounds together, and the most of all parties together.
 _STEPS, _MOST_STEPS = 2.0**61, 2.0**62
@@ -83,7 +243,7 @@ class WordPart(NamedTuple):
     def length(self) -> int:
         """Words."""
         if self.any_size:
-            return exact.WORDS * self.size
+            return WORDS * self.size
         return -(-self.size // (_WORD_BITS // self.bits))
 
     def most(self, rows: int, parties: int) -> float:
@@ -91,13 +251,13 @@ class WordPart(NamedTuple):
         if self.ring:
             return math.inf
         if self.any_size:
-            return exact.MOST
+            return MOST
         return rows if self.bits < _WORD_BITS else _MOST_STEPS / parties
 
     def packed(self, numbers: NDArray[Any]) -> NDArray[np.uint64]:
         """Return the words of so many numbers, shape (length,)."""
         if self.any_size:
-            return exact.encoded_floats(numbers)
+            return encoded_floats(numbers)
         numbers = numbers.astype(np.int64)
         fields = np.zeros((self.length, len(self._shifts)), dtype=np.uint64)
         fields.ravel()[: self.size] = numbers.ravel().view(np.uint64)
@@ -107,7 +267,7 @@ class WordPart(NamedTuple):
     def unpacked(self, words: NDArray[np.uint64], parties: int) -> NDArray[Any]:
         """Return the sums of the numbers of so many parties, from the sum of their words."""
         if self.any_size:
-            return exact.decoded_floats(words, parties).reshape(self.shape)
+            return decoded_floats(words, parties).reshape(self.shape)
         fields = (words[:, None] >> self._shifts) & np.uint64(2**self.bits - 1)
         numbers: NDArray[np.int64] = fields.ravel()[: self.size].view(np.int64)
         return numbers.reshape(self.shape)

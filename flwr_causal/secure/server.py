@@ -30,8 +30,8 @@ from flwr_causal.secure.keys import (
     new_private_key,
     public_key,
 )
-from flwr_causal.secure.neighbours import circle_of, least_parties
-from flwr_causal.secure.ring import SumError, WordLayout
+from flwr_causal.secure.masks import circle_of, least_parties
+from flwr_causal.secure.ring import SumError, WordLayout, WordSum, added
 from flwr_causal.secure.unmasking import (
     BOX_BYTES,
     BOX_WORDS,
@@ -39,7 +39,6 @@ from flwr_causal.secure.unmasking import (
     UNMASKING,
     Unmasking,
 )
-from flwr_causal.secure.words import WordSum, added
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from flwr_causal.data.interventions import Targets
     from flwr_causal.runtime.federation import Federation, Find
     from flwr_causal.runtime.method import CausalMethod
-    from flwr_causal.secure.neighbours import Circle
-    from flwr_causal.secure.words import Size
+    from flwr_causal.secure.masks import Circle
+    from flwr_causal.secure.ring import Size
 
     Fix = Callable[[int, Sequence[Sequence[str]]], None]
 

@@ -11,9 +11,8 @@ from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.contract.report import MOST_ROWS
 from flwr_causal.contract.when import POOLED
 from flwr_causal.data.check.report import ColumnReport, TableReport, TotalReport
-from flwr_causal.secure import exact
-from flwr_causal.secure.ring import SumError
-from flwr_causal.secure.words import Size
+from flwr_causal.secure import ring
+from flwr_causal.secure.ring import Size, SumError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +40,7 @@ TOTALS = Exchange(
 #: The number of this exchange; those of a method's own begin with 1.
 TOTALS_NUMBER = 0
 # Variances below it are rounding errors of the last digit.
-_RESOLUTION = Fraction(4, 2**exact.FRACTION_BITS)
+_RESOLUTION = Fraction(4, 2**ring.FRACTION_BITS)
 # A 1 stands so often before the numbers.
 _FRAME = 2
 # The sums of each column.
@@ -50,7 +49,7 @@ _OF_COLUMN = 6
 
 def size(names: Sequence[str]) -> Size:
     """Return the words for these columns."""
-    return Size(_FRAME, exact.WORDS * (1 + _OF_COLUMN * len(names)))
+    return Size(_FRAME, ring.WORDS * (1 + _OF_COLUMN * len(names)))
 
 
 def vector_of(report: TableReport, names: Sequence[str]) -> NDArray[np.uint64]:
@@ -77,7 +76,7 @@ def vector_of(report: TableReport, names: Sequence[str]) -> NDArray[np.uint64]:
         within = squares - remainder**2 / max(n, 1)
         sums += [Fraction(n), n * mean + remainder, about_zero, within]
         sums += [Fraction(column.apart), Fraction(column.skewed)]
-    return np.concatenate([np.ones(_FRAME, dtype=np.uint64), exact.encoded(sums)])
+    return np.concatenate([np.ones(_FRAME, dtype=np.uint64), ring.encoded(sums)])
 
 
 def report_of(
@@ -105,7 +104,7 @@ def report_of(
             "The masks of the parties' replies do not cancel: a reply was altered, or a party has "
             "used other keys"
         )
-    rows, *sums = exact.decoded(total[_FRAME:], parties)
+    rows, *sums = ring.decoded(total[_FRAME:], parties)
     n = int(rows)
     if not 1 <= n <= parties * MOST_ROWS or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")

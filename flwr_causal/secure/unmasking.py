@@ -31,9 +31,9 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.secure.keys import KEY_BYTES, sign_of
 from flwr_causal.secure.masks import mask_key, streams
 from flwr_causal.secure.purposes import purpose_of
+from flwr_causal.secure.ring import WORD_BYTES
 from flwr_causal.secure.shamir import PRIME, secret_of, shares_of
 from flwr_causal.secure.totals import TOTALS
-from flwr_causal.secure.words import WORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.secure.keys import PairKey
-    from flwr_causal.secure.neighbours import Circle
-    from flwr_causal.secure.words import Size
+    from flwr_causal.secure.masks import Circle
+    from flwr_causal.secure.ring import Size
 
 #: Bytes of an encrypted share, with its authentication tag; and the words that these are.
 BOX_BYTES = KEY_BYTES + 16

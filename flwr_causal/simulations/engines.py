@@ -33,8 +33,8 @@ from flwr_causal.party.dictionary import reading_at
 from flwr_causal.party.policy import ColumnRules
 from flwr_causal.protocol.release import RELEASES
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.checkpoint import EXCHANGES
 from flwr_causal.runtime.local_grid import LocalGrid
-from flwr_causal.runtime.run_directory import EXCHANGES
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations.progress import progress_bar
 from flwr_causal.simulations.tables import PartyTables

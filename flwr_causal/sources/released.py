@@ -26,7 +26,7 @@ from flwr_causal.party.noise import (
 )
 from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, unscaled
 from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.secure.neighbours import least_parties
+from flwr_causal.secure.masks import least_parties
 from flwr_causal.sources.products import (
     DesignOptions,
     Products,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.answers import Asked
     from flwr_causal.core.arrays import Arrays, BoolArray
-    from flwr_causal.core.privacy.budget import Budget
+    from flwr_causal.core.privacy.calibration import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.core.privacy.scales import Scales
     from flwr_causal.data.check.agreement import Agreement

@@ -11,7 +11,7 @@ import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal.contract.steps import check_steps
+from flwr_causal.contract.answers import check_steps
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require

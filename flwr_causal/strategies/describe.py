@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.core.description.description import DescribedColumn, Description
-from flwr_causal.core.description.differences import (
+from flwr_causal.core.description.description import (
+    DescribedColumn,
+    Description,
     NumberSums,
     largest_first,
+    likely_patterns,
     of_numbers,
     of_states,
 )
-from flwr_causal.core.description.gaps import likely_patterns
 from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, place_edges, quantile
 from flwr_causal.core.options import bounded
 from flwr_causal.data.check.handling import AutoDropKeep  # noqa: TC001 (checked by type)

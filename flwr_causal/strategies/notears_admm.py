@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from flwr_causal.contract.steps import step
+from flwr_causal.contract.answers import step
 from flwr_causal.core.consensus import perceptrons
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network

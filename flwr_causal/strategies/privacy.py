@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part, all_but
-from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
-from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
+from flwr_causal.core.privacy.calibration import (
+    LEAST_DELTA,
+    MOST_EPSILON,
+    SCALES_SHARE,
+    USUAL_DELTA,
+    Budget,
+    budget_of,
+)
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
 from flwr_causal.core.privacy.scales import as_text, lacking_scales, scales_by_column
 from flwr_causal.errors import ConfigError

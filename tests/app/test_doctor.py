@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from flwr_causal import command_line
 from flwr_causal.app.deploy import keys
+from flwr_causal.app.doctor import command, connection
 from flwr_causal.app.doctor import command as doctor
-from flwr_causal.app.doctor import connection, machine
 from flwr_causal.app.doctor.command import examine
 from flwr_causal.app.doctor.finding import LATER, Finding
 from flwr_causal.party.node_config import KEYS
@@ -231,7 +231,7 @@ def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
     assert "record cannot be written" in said(record="/nowhere/record.jsonl").replace(
         " /nowhere/record.jsonl", ""
     )
-    monkeypatch.setattr(machine, "ROOM", 2**80)
+    monkeypatch.setattr(command, "ROOM", 2**80)
     assert {one.split(":")[0] for one in problems(examine())} == {"disk"}
 
 

@@ -47,7 +47,7 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.series.partial_correlation import select_ridge
 from flwr_causal.core.series.regression import dynotears, lasso, ridge
-from flwr_causal.core.series.selection import select
+from flwr_causal.core.series.solution import select
 from flwr_causal.errors import DataError
 
 

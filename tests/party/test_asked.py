@@ -14,7 +14,7 @@ from federations import ask
 from tampering import Tampering, guarded, recorded
 
 from flwr_causal.errors import AskedOtherwiseError, FederationError
-from flwr_causal.party.asked import ASKED_FILE, MOST_AGREEMENTS, note_question
+from flwr_causal.party.door import ASKED_FILE, MOST_AGREEMENTS, note_question
 from flwr_causal.protocol import records
 from flwr_causal.strategies import Describe, FedGES, run
 

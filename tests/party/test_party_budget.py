@@ -17,8 +17,8 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
 from flwr_causal.data.check.handling import Handling
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party import noise
 from flwr_causal.party import noise as privacy
-from flwr_causal.party import releases
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import epsilon_spent
@@ -462,7 +462,7 @@ def full(*_):
 
 def test_where_nothing_can_be_kept_nothing_is_drawn_and_nothing_counts(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(releases, "write", full)
+        patch.setattr(noise, "write", full)
         for method in (Moments(**OPTIONS), NotearsADMM(**OPTIONS, max_rounds=6)):
             with pytest.raises(CausalError, match="private release cannot be written"):
                 run(method, guarded(TABLES, tmp_path, "epsilon = 1.0"))
@@ -474,7 +474,7 @@ def test_a_release_that_is_drawn_and_cannot_be_kept_does_not_leave(tmp_path, mon
     own = Asking(tmp_path)
     assert not own.report("A")
     with monkeypatch.context() as patch:
-        patch.setattr(releases, "write", full)
+        patch.setattr(noise, "write", full)
         assert "private release cannot be written (No space left" in own.release("A")
     assert not sent(tmp_path, "release")
     first = own.release("A")["products"]

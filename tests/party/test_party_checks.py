@@ -24,6 +24,7 @@ from flwr_causal.errors import (
 from flwr_causal.party import door
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import NodeConfig
+from flwr_causal.party.noise import ReleaseFile, losses_kept
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
 from flwr_causal.party.record import (
     Counts,
@@ -31,7 +32,6 @@ from flwr_causal.party.record import (
     RecordError,
     left,
 )
-from flwr_causal.party.releases import ReleaseFile, losses_kept
 from flwr_causal.protocol.options import PrivatePartyOptions, Setting
 from flwr_causal.protocol.terms import RunTerms
 

@@ -13,9 +13,16 @@ import pytest
 from flwr_causal import Run, simulate
 from flwr_causal.core import files
 from flwr_causal.errors import ConfigError
-from flwr_causal.runtime import run_directory
-from flwr_causal.runtime.checkpoint import CheckpointError, forget, mark_stopped, status_of
-from flwr_causal.runtime.run_directory import NAMES, PAGE, RESULTS
+from flwr_causal.runtime import checkpoint
+from flwr_causal.runtime.checkpoint import (
+    NAMES,
+    PAGE,
+    RESULTS,
+    CheckpointError,
+    forget,
+    mark_stopped,
+    status_of,
+)
 from flwr_causal.simulations import Relay
 
 rng = np.random.default_rng(0)
@@ -174,7 +181,7 @@ def test_what_no_run_has_written_is_not_removed(tmp_path, finished):
     finished.save(tmp_path)
     (tmp_path / "answers.csv").write_text("my own")
     (tmp_path / "exchanges").mkdir()
-    run_directory.remove(tmp_path, NAMES)
+    checkpoint.remove(tmp_path, NAMES)
     assert {path.name for path in tmp_path.iterdir()} == {"answers.csv", "exchanges"}
 
 
@@ -271,7 +278,7 @@ def test_what_lies_in_the_place_of_a_part_is_not_followed(tmp_path):
 def test_names_of_results_are_all_that_a_run_writes(tmp_path, finished):
     finished.save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} <= set(NAMES)
-    assert run_directory.own_files(tmp_path) == {
+    assert checkpoint.own_files(tmp_path) == {
         *(path.name for path in tmp_path.iterdir()),
         ".saving",
     }

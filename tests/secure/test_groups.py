@@ -17,7 +17,7 @@ from flwr_causal.protocol import records
 from flwr_causal.secure import party as secure
 from flwr_causal.secure import ring
 from flwr_causal.secure.groups import dealt, name_of
-from flwr_causal.secure.words import Size
+from flwr_causal.secure.ring import Size
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import KilledError, Killing, Relay
 from flwr_causal.strategies import Moments, run

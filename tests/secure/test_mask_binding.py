@@ -13,7 +13,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions, SmallCounts
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.secure import party as secure
-from flwr_causal.secure.words import Size
+from flwr_causal.secure.ring import Size
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Ask, Moments, NotearsADMM, run

@@ -20,10 +20,9 @@ from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import FederationError
-from flwr_causal.secure import exact, keys, masks, totals
-from flwr_causal.secure.ring import SumError, WordLayout
+from flwr_causal.secure import keys, masks, ring, totals
+from flwr_causal.secure.ring import Size, SumError, WordLayout, WordSum, added
 from flwr_causal.secure.server import MOST_PARTIES
-from flwr_causal.secure.words import Size, WordSum, added
 
 
 def number_of(words):
@@ -258,10 +257,10 @@ floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e60, max_v
 
 @given(st.lists(st.lists(floats, min_size=3, max_size=3), min_size=1, max_size=5))
 def test_floats_without_a_bound_add_up_exactly(rows):
-    size = Size(0, 3 * exact.WORDS)
-    words = added((exact.encoded_floats(np.array(row)) for row in rows), size)
-    unit = Fraction(1, 2**exact.FRACTION_BITS)
-    sums = exact.decoded_floats(words, len(rows))
+    size = Size(0, 3 * ring.WORDS)
+    words = added((ring.encoded_floats(np.array(row)) for row in rows), size)
+    unit = Fraction(1, 2**ring.FRACTION_BITS)
+    sums = ring.decoded_floats(words, len(rows))
     for found, column in zip(sums, zip(*rows, strict=True), strict=True):
         wanted = sum(map(Fraction, column))
         assert abs(Fraction(found) - wanted) <= len(rows) * unit + abs(wanted) * Fraction(1, 2**51)
@@ -271,7 +270,7 @@ def test_a_mean_without_a_bound_is_that_of_all_rows():
     layout = WordLayout.of(
         exchange(Disclosure("x", "", ("d",), combine="mean")), {"d": 2}, Agreed()
     )
-    assert layout.size == Size(2, 2 * exact.WORDS)
+    assert layout.size == Size(2, 2 * ring.WORDS)
     values = [[1e-30, 2.0], [3e-30, -1e40], [-5e-30, 1e40]]
     rows = [100, 300, 500]
     vectors = [layout.encoded({"x": np.array(own)}, n) for own, n in zip(values, rows, strict=True)]
@@ -333,7 +332,7 @@ def test_numbers_of_any_size_stand_behind_those_of_one_word():
         Disclosure("bound", "bounded", ("d",), combine="mean", bound=lambda setup: 4.0),
     )
     layout = WordLayout.of(both, {"d": 2}, Agreed())
-    assert layout.size == Size(2 + 2, 2 * exact.WORDS)
+    assert layout.size == Size(2 + 2, 2 * ring.WORDS)
     # So small that the lowest words are not 0.
     free = np.array([[-1.5, 2], [4, -8], [0.5, -1]]) * 2.0**-320
     bound = np.array([[-3, 1], [2, 2], [-1, 3.0]])
@@ -346,16 +345,16 @@ def test_numbers_of_any_size_stand_behind_those_of_one_word():
 
 
 def test_the_largest_numbers_of_the_most_parties_have_room():
-    assert exact.MOST * 2.0**exact.FRACTION_BITS == exact.BIAS
-    assert MOST_PARTIES * 2 * exact.BIAS <= 2 ** (64 * exact.WORDS)
+    assert ring.MOST * 2.0**ring.FRACTION_BITS == ring.BIAS
+    assert MOST_PARTIES * 2 * ring.BIAS <= 2 ** (64 * ring.WORDS)
 
 
 def test_sums_of_any_size_are_exact():
     numbers = [Fraction(x) for x in (1e60, -1e60, 1e-60, -3.5, 2.0**-352, 12345678901234567890, 0)]
-    vectors = [exact.encoded(numbers), exact.encoded([-x for x in numbers[::-1]])]
+    vectors = [ring.encoded(numbers), ring.encoded([-x for x in numbers[::-1]])]
     expected = [x - y for x, y in zip(numbers, numbers[::-1], strict=True)]
-    unit = Fraction(1, 2**exact.FRACTION_BITS)
-    sums = exact.decoded(added(vectors, Size(0, len(vectors[0]))), 2)
+    unit = Fraction(1, 2**ring.FRACTION_BITS)
+    sums = ring.decoded(added(vectors, Size(0, len(vectors[0]))), 2)
     for found, wanted in zip(sums, expected, strict=True):
         assert abs(found - wanted) <= unit
 
@@ -411,7 +410,7 @@ def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means
 
 def test_squares_within_parties_are_at_most_those_of_all_rows():
     sums = [Fraction(k) for k in (7, 7, 3, 9, 8, 0, 0)]
-    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    total = np.concatenate([np.ones(2, dtype=np.uint64), ring.encoded(sums)])
     with pytest.raises(SumError, match="cannot be those of 7 rows"):
         totals.report_of(total, ("a",), 1, within=False)
 
@@ -426,15 +425,15 @@ def test_squares_within_a_party_are_those_from_the_mean_that_its_remainder_gives
 
 @pytest.mark.parametrize(("digits", "squares"), [(-28, 0), (28, 0), (29, 29), (-29, None)])
 def test_squares_of_less_than_the_last_digits_are_none(digits, squares):
-    last = Fraction(digits, 2**exact.FRACTION_BITS)
+    last = Fraction(digits, 2**ring.FRACTION_BITS)
     sums = [Fraction(7), Fraction(7), Fraction(0), last, last, Fraction(0), Fraction(0)]
-    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    total = np.concatenate([np.ones(2, dtype=np.uint64), ring.encoded(sums)])
     if squares is None:
         with pytest.raises(SumError, match="cannot be those of 7 rows"):
             totals.report_of(total, ("a",), 1, within=False)
         return
     (found,) = totals.report_of(total, ("a",), 1, within=False).columns
-    assert found.squares == squares * 2.0**-exact.FRACTION_BITS
+    assert found.squares == squares * 2.0**-ring.FRACTION_BITS
 
 
 def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
@@ -452,7 +451,7 @@ def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
 @pytest.mark.parametrize("held", [0, -1, 8])
 def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
     sums = [Fraction(k) for k in (7, held, 3, 9, 0, 0, 0)]
-    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    total = np.concatenate([np.ones(2, dtype=np.uint64), ring.encoded(sums)])
     with pytest.raises(SumError, match="the column 'a' has"):
         totals.report_of(total, ("a",), 1, within=False)
 
@@ -460,7 +459,7 @@ def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
 @pytest.mark.parametrize("rows", [0, -7, 10**12 + 1, 10**60])
 def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
     sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0, 0)]
-    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    total = np.concatenate([np.ones(2, dtype=np.uint64), ring.encoded(sums)])
     with pytest.raises(SumError, match="all parties together have"):
         totals.report_of(total, ("a",), 1, within=False)
 
@@ -468,5 +467,5 @@ def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
 @pytest.mark.parametrize("rows", [1, 10**12])
 def test_totals_of_the_fewest_and_of_the_most_rows_are_accepted(rows):
     sums = [Fraction(k) for k in (rows, 1, 3, 9, 0, 0, 0)]
-    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    total = np.concatenate([np.ones(2, dtype=np.uint64), ring.encoded(sums)])
     assert totals.report_of(total, ("a",), 1, within=False).rows == rows

@@ -13,11 +13,11 @@ from scipy import stats
 
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
-from flwr_causal.secure import neighbours, shamir, unmasking
+from flwr_causal.secure import masks, shamir, unmasking
 from flwr_causal.secure import party as secure
 from flwr_causal.secure.keys import PairKey, pair_keys
 from flwr_causal.secure.masks import mask_key, mask_keys, streams
-from flwr_causal.secure.words import Size, WordSum
+from flwr_causal.secure.ring import Size, WordSum
 
 WORDS = 5
 SIZE = Size(2, 3)
@@ -62,7 +62,7 @@ def test_the_prime_is_prime():
 @pytest.mark.parametrize(("least", "expected"), [(180, (46, 30)), (140, (96, 49))])
 def test_the_circle_of_200_parties_is_that_of_the_bounds(least, expected):
     keys = tuple(f"{place:064x}" for place in range(200))
-    circle = neighbours.circle_of(keys, least, "token")
+    circle = masks.circle_of(keys, least, "token")
     assert (2 * circle.reach, circle.shares) == expected
     near = {place: set(circle.holders(place)) for place in range(200)}
     assert {len(own) for own in near.values()} == {expected[0] + 1}
@@ -72,7 +72,7 @@ def test_the_circle_of_200_parties_is_that_of_the_bounds(least, expected):
     too_few = stats.hypergeom.cdf(circle.shares - 1, 199, least - 1, expected[0])
     assert 200 * disclosed <= 2**-40
     assert 200 * too_few <= 2**-20
-    assert neighbours.circle_of(keys, least, "other").order != circle.order
+    assert masks.circle_of(keys, least, "other").order != circle.order
     apart = {*circle.order[:40], *circle.order[100:140]}
     assert circle.connected(circle.order[::4])
     assert not circle.connected(apart)
@@ -81,19 +81,19 @@ def test_the_circle_of_200_parties_is_that_of_the_bounds(least, expected):
 def test_up_to_100_parties_all_mask_with_each_other():
     for count in (3, 4, 7, 100):
         keys = tuple(f"{place:064x}" for place in range(count))
-        circle = neighbours.circle_of(keys, neighbours.least_parties(count, 0.5), "t")
+        circle = masks.circle_of(keys, masks.least_parties(count, 0.5), "t")
         assert circle.holders(2) == tuple(range(count))
 
 
 def test_half_of_the_parties_are_never_enough():
-    assert [neighbours.least_parties(count, 0.1) for count in range(3, 10)] == [3, 3, 3, 4, 4, 5, 5]
-    assert neighbours.least_parties(10, 0.75) == 8
-    assert neighbours.least_parties(10, 1.0) == 10
-    assert [neighbours.least_parties(count, 0.5) for count in (100, 101, 200)] == [51, 71, 140]
+    assert [masks.least_parties(count, 0.1) for count in range(3, 10)] == [3, 3, 3, 4, 4, 5, 5]
+    assert masks.least_parties(10, 0.75) == 8
+    assert masks.least_parties(10, 1.0) == 10
+    assert [masks.least_parties(count, 0.5) for count in (100, 101, 200)] == [51, 71, 140]
     keys = tuple("abcdefgh")
     for least in (2, 4, 9):
         with pytest.raises(FederationError, match=f"sum of {least} parties of 8 is refused"):
-            neighbours.circle_of(keys, least, "t")
+            masks.circle_of(keys, least, "t")
 
 
 class Parties:
@@ -102,9 +102,9 @@ class Parties:
     def __init__(self, count, quorum=0.5, seed=0):
         self.contexts = [Context(seed, k, {}, RecordDict(), {}) for k in range(count)]
         keys = tuple(secure.offer_key(own.state, running=False) for own in self.contexts)
-        least = neighbours.least_parties(count, quorum)
+        least = masks.least_parties(count, quorum)
         self.setup = KeysAgreed(keys=keys, least_parties=(least,))
-        self.circle = neighbours.circle_of(keys, least, TOKEN)
+        self.circle = masks.circle_of(keys, least, TOKEN)
         rng = np.random.default_rng(seed)
         self.vectors = rng.integers(0, 100, (count, WORDS)).astype(np.uint64)
 
@@ -276,7 +276,7 @@ def test_a_resumed_run_unmasks_its_last_sum_for_the_same_parties_only():
     parties.answer(server, 0)
     keys = [secure.offer_key(own.state, running=False) for own in parties.contexts]
     parties.setup.keys = tuple(keys)
-    parties.circle = neighbours.circle_of(parties.setup.keys, 3, TOKEN)
+    parties.circle = masks.circle_of(parties.setup.keys, 3, TOKEN)
     server = parties.unmasking({k: parties.masked(k) for k in range(4)})
     with pytest.raises(FederationError, match="unmasked before, for other parties"):
         parties.confirmation(0, server.survivors)

@@ -15,8 +15,8 @@ from flwr_causal.app.methods import CLIENTS, find
 from flwr_causal.clients import Source, client_app
 from flwr_causal.core.privacy.release import products_of, read, steps_of_noise
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party import noise
 from flwr_causal.party import noise as privacy
-from flwr_causal.party import releases
 from flwr_causal.party.record import PartyRecord, epsilon_spent
 from flwr_causal.protocol import records
 from flwr_causal.reports.page.payload import payload_of
@@ -525,7 +525,7 @@ def test_an_answer_whose_state_was_lost_is_not_drawn_again(tmp_path, draws):
 
 
 def test_what_is_kept_later_is_kept_beside_the_rest(tmp_path):
-    file = releases.ReleaseFile(tmp_path / "release.json")
+    file = noise.ReleaseFile(tmp_path / "release.json")
     file.add({"private-octaves": {"drawn": [1]}})
     file.add({"private-release": {"drawn": [2]}})
     assert file.read() == {"private-octaves": {"drawn": [1]}, "private-release": {"drawn": [2]}}

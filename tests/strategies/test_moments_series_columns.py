@@ -12,7 +12,7 @@ from flwr_causal.core.linear.moments import Moments as CoreMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.series.design import knowledge_masks, lagged_names, lagged_rows
-from flwr_causal.core.series.selection import select
+from flwr_causal.core.series.solution import select
 from flwr_causal.data.check.row_ids import hashed_ids, hashes_of_rows
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.products.plan import ProductPlan

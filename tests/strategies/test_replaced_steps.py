@@ -5,7 +5,7 @@ import pytest
 
 from flwr_causal import CausalError, ConfigError, simulate
 from flwr_causal.clients import FedGESClient
-from flwr_causal.contract.steps import check_steps, step
+from flwr_causal.contract.answers import check_steps, step
 from flwr_causal.contract.when import When
 from flwr_causal.strategies import FedGES, NotearsADMM, TwoDBN
 

@@ -10,6 +10,7 @@ from flwr_causal.app.doctor.finding import Finding
 from flwr_causal.compat import node_config_of
 from flwr_causal.core.circuits.learners.by_name import NAMES
 from flwr_causal.core.options import option_types
+from flwr_causal.core.words import counted
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, repeated_rows, stray_cells
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
@@ -19,7 +20,6 @@ from flwr_causal.party.node_config import NodeConfig, check_keys, weakness_of
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
-from flwr_causal.reports.page.words import counted
 from flwr_causal.secure.signatures import PEERS, SUMS_KEY
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What differs at single parties: effects, standard deviations, means, and false columns.
 
 Each party's number is compared with those of the other parties that agree with each other
-(:mod:`core.linear.agreeing`), so that one party that differs is named, and not all of them.
+(:mod:`core.linear.parties`), so that one party that differs is named, and not all of them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.false_columns import false_columns
 from flwr_causal.core.graphs.independence import holm
-from flwr_causal.core.linear.agreeing import compared
 from flwr_causal.core.linear.moments import merge
-from flwr_causal.core.linear.parties import VARIES
+from flwr_causal.core.linear.parties import VARIES, compared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from flwr_causal.core.blocks.design import Category
-from flwr_causal.core.linear.agreeing import Compared, compared
+from flwr_causal.core.linear.parties import Compared, compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,12 +18,12 @@ from flwr_causal.core.ges.ancestral_search import AncestralScore, AncestralSearc
 from flwr_causal.core.ges.linear_class import GAMMA, class_marks
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.linear.determined import regular
-from flwr_causal.core.linear.draws import NUM_DRAWS, redrawn
 from flwr_causal.core.linear.effects import Blocks
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.independence import BlockTests, NumberTests
 from flwr_causal.core.linear.moments import Moments, as_moments, columns_of
 from flwr_causal.core.linear.solution import edge_masks
+from flwr_causal.core.linear.stability import NUM_DRAWS, redrawn
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:

@@ -34,6 +34,9 @@ with their evidence. :func:`recombined` searches over orders of the variables fo
 known sets of parents, in which many edges may differ at once, and the search goes on from there.
 No exchange is needed for it. Measured on linear effects with Laplace noise, d = 20, 40 edges: 8 and
 8 errors before, 2 and 3 after.
+
+**A party's own graph.** Every party runs the same search on its own rows alone, without
+sums over parties, and computes the evidence of its rows for each edge.
 """
 
 from __future__ import annotations
@@ -43,18 +46,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.fedcausal.evidence import client_step, evidence_changes
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.doubt import turning_loss as graph_turning_loss
 from flwr_causal.core.limits import check_deadline, steps
+from flwr_causal.core.nonlinear.basis import partial_shares
+from flwr_causal.core.nonlinear.heterogeneity import OwnGraph
 from flwr_causal.core.ties import as_ranked, first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.fedcausal.evidence import Cache, EvidenceTables
+    from flwr_causal.core.fedcausal.evidence import Cache, EvidenceProblem, EvidenceTables
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-
 
 # A move must raise the evidence by more than this, in nats: far above rounding errors and far below
 # any relevant difference.
@@ -415,3 +420,66 @@ def _moves(
             moves.append((float(gains[cause, effect]), kind, int(cause), int(effect)))
     # Gains that are equal to three digits are tied, as in `recombined`.
     return sorted(moves, key=lambda move: -round(move[0], 3))
+
+
+#: Largest number of steps of a party's own search, which takes no exchange; far more than needed.
+STEPS = 100
+
+
+def own_graph(
+    problem: EvidenceProblem, common: BoolArray, search: SearchProblem, cache: Cache | None = None
+) -> OwnGraph:
+    """Search for a party's own graph, and compute its support of that and the common graph's edges.
+
+    There are two searches, from the common graph and from the required edges alone. The result of
+    higher evidence is returned, the first one where both are equal. Measured on 36 simulated
+    parties: for 30 the result is the graph that the whole method finds on the party's rows alone,
+    for five of the others a graph of higher evidence (by up to 27 nats).
+
+    Parameters
+    ----------
+    problem
+        The party's rows.
+    common
+        ``(d, d)`` common graph, acyclic and in agreement with the knowledge.
+    search
+        Knowledge and number of candidates; ``max_exchanges`` is the largest number of steps, as
+        :data:`STEPS`.
+    cache
+        See :func:`core.fedcausal.evidence.evidence_changes`.
+    """
+    cache = {} if cache is None else cache
+    starts = (common, np.asarray(search.masks.required, dtype=bool))
+    found = more_probable([_searched(problem, start, search, cache) for start in starts], search)
+    return OwnGraph(
+        graph=found.graph,
+        support=own_support(problem, common, found.graph, cache),
+        shares=partial_shares(problem.moments, found.graph),
+    )
+
+
+def own_support(
+    problem: EvidenceProblem, common: BoolArray, own: BoolArray, cache: Cache | None = None
+) -> FloatArray:
+    """Return how much a party's rows support the edges of two graphs, ``(d, d)``, in nats.
+
+    For an edge of the common graph: the decrease of the evidence when the edge is removed from the
+    common graph. For an edge of the party's own graph only: the increase when it is added to the
+    common graph. All other edges stay as they are in the common graph. 0 for all other pairs.
+    """
+    changes, _ = evidence_changes(problem, common, common | own, cache)
+    # 0.0 - x instead of -x, which would give negative zeros.
+    return np.where(common, 0.0 - changes, changes)
+
+
+def _searched(
+    problem: EvidenceProblem, start: BoolArray, search: SearchProblem, cache: Cache
+) -> State:
+    """Return the final state of a search on one party's rows."""
+    state = init(start, partial_shares(problem.moments, start), search)
+    reason = None
+    while reason is None:
+        tables = client_step(problem, state.graph, state.wanted, cache)
+        state, info = server_step(state, tables, search)
+        reason = finished(state, info, search)
+    return state

@@ -43,7 +43,7 @@ class OwnGraph(NamedTuple):
         ``(d, d)`` result of the party's search.
     support
         ``(d, d)`` how much the rows support the edges of this and the common graph, in nats; see
-        :func:`core.fedcausal.own_graph.support`.
+        :func:`core.fedcausal.evidence_search.own_support`.
     shares
         ``(d, d)`` :func:`core.nonlinear.basis.partial_shares` in the party's own graph.
     """

@@ -4,6 +4,8 @@ The numbers are exact, as those of the privacy loss distribution are, for one Ga
 for several: mechanisms with noise ``s_1, s_2, ...`` (in units of their sensitivities) lose together
 as much as one with ``1 / sqrt(sum 1 / s_i^2)`` (Dong, Roth & Su 2022, corollary 3.3).
 
+Epsilon and delta are spent on the scales of columns and on the release of moments.
+
 References
 ----------
 Balle, Wang: Improving the Gaussian mechanism for differential privacy: analytical calibration and
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import erfc, exp, inf, log, pi, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,3 +142,38 @@ def shared(multiplier: float, share: float) -> tuple[float, float]:
         Of ``1 / multiplier^2`` that the first one has, in (0, 1).
     """
     return multiplier / sqrt(share), multiplier / sqrt(1 - share)
+
+
+#: What the scales have of the whole, in terms of 1 / noise^2, where some are estimated.
+SCALES_SHARE = 0.1
+
+
+class Budget(NamedTuple):
+    """The noise of the two mechanisms, in units of their sensitivities.
+
+    Attributes
+    ----------
+    scales
+        Of the histograms from which scales are estimated; None if none are.
+    release
+        Of the release of moments.
+    """
+
+    scales: float | None
+    release: float
+
+
+def budget_of(epsilon: float, delta: float, *, estimates: bool) -> Budget:
+    """Return the noise of a guarantee.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of everything together.
+    estimates : bool
+        Whether scales are estimated.
+    """
+    multiplier = noise_multiplier(epsilon, delta)
+    if not estimates:
+        return Budget(None, multiplier)
+    return Budget(*shared(multiplier, SCALES_SHARE))

@@ -4,6 +4,11 @@ An effect is a contrast of coefficients, see :mod:`core.blocks.contrasts`. Of se
 a linear function of those of its variable's parents at t and before, a category a linear
 probability model: the columns are a linear system over time, from which effects after some steps
 and predictions follow.
+
+**Interventions.** Rows under an intervention on a variable inform about all mechanisms but its own
+(:mod:`core.interventions.moments`). The regressions of each block on the blocks of its parents,
+over the rows in which the variable was no target, imply moments of all columns: those of rows in
+which nothing is a target, so far as the graph and the linear functions of the columns hold.
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ from flwr_causal.core.blocks.design import (
     column_names,
     variables_from_plain,
 )
-from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.equivalence import member_of
 from flwr_causal.core.graphs.fit_check import check, edge_tests
@@ -41,6 +46,7 @@ from flwr_causal.core.linear.moments import (
     with_rows,
 )
 from flwr_causal.core.linear.parties import lacking_parties
+from flwr_causal.core.linear.regression import solved
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.systems.effects import SystemWithEffects
@@ -60,6 +66,40 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
+
+
+def implied_moments(moments: Sequence[Moments], widths: Sequence[int], dag: BoolArray) -> Moments:
+    """Return the moments that the regressions of a DAG imply.
+
+    Parameters
+    ----------
+    moments : sequence of Moments
+        Of all columns, for each of the d variables those of the rows in which it is no target.
+    widths : sequence of int
+        Number of columns of each variable.
+    dag : ndarray of bool, shape (d, d)
+
+    Returns
+    -------
+    Moments
+        ``n`` is the smallest of the numbers of rows, so that standard errors are not too small.
+    """
+    columns, one = columns_of(widths), moments[0]
+    mean, second = np.zeros(one.d), np.zeros((one.d, one.d))
+    for j in topological_order(dag):
+        part, own = moments[j], columns[j]
+        parents = np.concatenate([own[:0], *[columns[i] for i in np.flatnonzero(dag[:, j])]])
+        shared = part.second[np.ix_(parents, own)]
+        weights = solved(part.second[np.ix_(parents, parents)], shared)
+        left = part.second[np.ix_(own, own)] - weights.T @ shared
+        mean[own] = part.mean[own] + (mean[parents] - part.mean[parents]) @ weights
+        # Columns that are still to come have no covariance with anything yet.
+        second[own] = weights.T @ second[parents]
+        second[:, own] = second[own].T
+        among = weights.T @ second[np.ix_(parents, parents)] @ weights
+        second[np.ix_(own, own)] = among + (left + left.T) / 2
+    return Moments(min(part.n for part in moments), mean, second, one.names)
+
 
 #: What is of all rows, and neither of those under an intervention nor of chosen ones.
 OF_ALL_ROWS = {
@@ -98,7 +138,7 @@ class BlockModel(SystemWithEffects):
     own_moments : tuple of Moments, default ()
         Under interventions: for each variable those of the rows in which it is no target, by which
         its edges are tested. ``moments`` are then those that they imply, see
-        :func:`core.blocks.interventions.implied_moments`.
+        :func:`core.systems.blocks.implied_moments`.
     lagged : ndarray of bool, shape (p, d, d)
         ``lagged[l, i, j]``: i at t - l - 1 causes j at t. Default: the rows are no series.
     party_moments

@@ -28,7 +28,13 @@ from flwr_causal.data.check.columns import (
     named_states,
     type_of,
 )
-from flwr_causal.data.check.far_values import Ends, add_rows
+from flwr_causal.data.check.far_values import (
+    LOOKED_AT,
+    Ends,
+    add_rows,
+    cells_apart,
+    skewed_as_amounts,
+)
 from flwr_causal.data.check.handling import MOST_FRACTIONS, Handling
 from flwr_causal.data.check.report import (
     NUMBERS,
@@ -36,7 +42,6 @@ from flwr_causal.data.check.report import (
     Kind,
     TableReport,
 )
-from flwr_causal.data.check.tails import LOOKED_AT, cells_apart, skewed_as_amounts
 from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.data.read.texts import is_number, is_stray
 from flwr_causal.errors import DataError

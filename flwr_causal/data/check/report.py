@@ -68,7 +68,7 @@ class ColumnReport:
     dominated : bool
         Whether one row holds more than half of ``squares``, which cannot be chance.
     apart, skewed : bool
-        By :mod:`flwr_causal.data.check.tails`.
+        By :mod:`flwr_causal.data.check.far_values`.
     """
 
     name: str = field(metadata={"fact": Fact("names", "name", "name")})

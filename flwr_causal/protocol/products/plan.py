@@ -20,7 +20,7 @@ from flwr_causal.core.limits import require_room
 from flwr_causal.errors import DataError
 from flwr_causal.secure.masks import streams
 from flwr_causal.secure.purposes import purpose_of
-from flwr_causal.secure.words import Size
+from flwr_causal.secure.ring import Size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from flwr_causal.protocol.products.matrices import weighted_products
 from flwr_causal.secure.keys import KEY_BYTES
 from flwr_causal.secure.masks import mask_key, mask_keys, streams
 from flwr_causal.secure.purposes import purpose_of
-from flwr_causal.secure.words import WORD_BYTES, Size
+from flwr_causal.secure.ring import WORD_BYTES, Size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.core.words import counted
 from flwr_causal.errors import CausalError
-from flwr_causal.reports.page.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd

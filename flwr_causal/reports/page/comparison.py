@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.words import counted
 from flwr_causal.reports.changes import changes
-from flwr_causal.reports.doubts import fit_of
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.disagreement import COLUMNS, disagreement_rows
 from flwr_causal.reports.page.effects import CAPTION, effect_rows
 from flwr_causal.reports.page.fit import DOUBTS, doubt_rows
 from flwr_causal.reports.page.graph import graph_payload
-from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.record import lost_in_words
+from flwr_causal.reports.trust import fit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

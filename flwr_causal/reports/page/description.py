@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.description.description import Description
-from flwr_causal.reports.page.words import counted
+from flwr_causal.core.words import counted
 
 if TYPE_CHECKING:
     from flwr_causal.core.description.description import DescribedColumn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.reports.doubts import doubts_of, fit_of
-from flwr_causal.reports.page.words import counted
+from flwr_causal.core.words import counted
+from flwr_causal.reports.trust import doubts_of, fit_of
 
 if TYPE_CHECKING:
     import pandas as pd

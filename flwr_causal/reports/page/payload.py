@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.description.description import Description
 from flwr_causal.core.graphs.knowledge import Knowledge, in_words
+from flwr_causal.core.words import counted
 from flwr_causal.reports.asked import asked_blocks
 from flwr_causal.reports.page.circuit import circuit_blocks
 from flwr_causal.reports.page.description import description_blocks
@@ -33,7 +34,6 @@ from flwr_causal.reports.page.fit import fit_blocks
 from flwr_causal.reports.page.graph import SHARES, graph_payload, strength_of
 from flwr_causal.reports.page.probabilities import probability_blocks
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks
-from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.record import lost_in_words
 from flwr_causal.reports.trust import trust_of
 from flwr_causal.runtime.influence import known_influence

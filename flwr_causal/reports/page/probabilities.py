@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.reports.page.words import counted
+from flwr_causal.core.words import counted
 
 Block = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.errors import ConfigError
-from flwr_causal.runtime.run_directory import check_page
+from flwr_causal.runtime.checkpoint import check_page
 
 LIBRARIES = ("dagre.min.js",)
 _SCRIPTS = ("drawing.js", "graph.js", "plots.js", "page.js")

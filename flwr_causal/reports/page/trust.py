@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.words import counted
 from flwr_causal.reports.page.exchanges import party_columns
-from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.record import lost_in_words
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.contract.steps import step
+from flwr_causal.contract.answers import step
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.min_cut import supported_by_cuts
 from flwr_causal.data.check.agreement import with_cuts

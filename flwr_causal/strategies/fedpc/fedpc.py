@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flwr_causal.contract.steps import check_steps, step
+from flwr_causal.contract.answers import check_steps, step
 from flwr_causal.contract.when import When
 from flwr_causal.core.circuits.composed.composition import one_pass
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit

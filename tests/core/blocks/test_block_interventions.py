@@ -6,14 +6,13 @@ import pytest
 from worlds_of_blocks import intervened_table
 
 from flwr_causal.core.blocks.design import Category, column_names, design
-from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.blocks.search import BlockProblem, edge_costs, independent
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.order_search import order_score
-from flwr_causal.core.systems.blocks import BlockModel
+from flwr_causal.core.systems.blocks import BlockModel, implied_moments
 from flwr_causal.errors import DataError
 
 

@@ -21,8 +21,8 @@ from flwr_causal.core.graphs.pag.marks import (
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, pag_of_mag
-from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.stability import NUM_DRAWS
 from flwr_causal.errors import DataError
 from flwr_causal.solvers import pag_search as public
 

@@ -5,8 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.description.differences import NumberSums, of_numbers, of_states
-from flwr_causal.core.description.gaps import likely_patterns, pattern_counts
+from flwr_causal.core.description.description import (
+    NumberSums,
+    likely_patterns,
+    of_numbers,
+    of_states,
+    pattern_counts,
+)
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
     StepGrid,

@@ -5,8 +5,7 @@ import pytest
 from mixed_parties import CHAIN, differing_parties, mixed_parties, no_knowledge
 
 from flwr_causal.core.fedcausal.evidence import evidence_problem, log_evidence
-from flwr_causal.core.fedcausal.evidence_search import SearchProblem
-from flwr_causal.core.fedcausal.own_graph import STEPS, own_graph, support
+from flwr_causal.core.fedcausal.evidence_search import STEPS, SearchProblem, own_graph, own_support
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.nonlinear.basis import partial_shares
@@ -38,7 +37,7 @@ def total(problem, graph):
 def test_support_is_the_difference_that_an_edge_makes():
     problem = problem_of()
     own = mask_of([("x0", "x1"), ("x4", "x3"), ("x0", "x4")])
-    found = support(problem, COMMON, own)
+    found = own_support(problem, COMMON, own)
     for i, j in np.ndindex(5, 5):
         parents = set(np.flatnonzero(COMMON[:, j]).tolist())
         with_edge = log_evidence(problem, j, sorted(parents | {i}))
@@ -78,7 +77,7 @@ def test_no_graph_that_the_search_starts_from_is_more_probable(seed):
     assert best >= total(problem, truth) - 1e-3
     assert best >= total(problem, own_graph(problem, np.zeros_like(truth), search).graph) - 1e-3
     # A local optimum: no edge can be taken out or put in to good effect.
-    alone = support(problem, own.graph, own.graph)
+    alone = own_support(problem, own.graph, own.graph)
     assert alone[own.graph].min() >= -1e-3
 
 

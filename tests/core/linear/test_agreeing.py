@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flwr_causal.core.linear.agreeing import _as_normal, compared
+from flwr_causal.core.linear.parties import _as_normal, compared
 
 MANY = 1e6
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.linear.draws import redrawn
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.stability import redrawn
 
 
 def moments(second, n):

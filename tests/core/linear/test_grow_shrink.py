@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.linear.grow_shrink import grow_shrink
+from flwr_causal.core.linear.lingam import grow_shrink
 from flwr_causal.core.linear.regression import regress
 
 COLLINEAR = 1e-10

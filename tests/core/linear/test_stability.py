@@ -7,11 +7,11 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear import stability
-from flwr_causal.core.linear.draws import redrawn
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import MomentOrders, search_orders
 from flwr_causal.core.linear.stability import (
     order_search,
+    redrawn,
     unsettled,
     unstable_edges,
 )

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
-from flwr_causal.core.privacy.budget import SCALES_SHARE, budget_of
 from flwr_causal.core.privacy.calibration import (
     MARGIN,
+    SCALES_SHARE,
+    budget_of,
     delta_of,
     epsilon_of,
     noise_multiplier,

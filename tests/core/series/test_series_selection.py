@@ -7,7 +7,7 @@ from lagged_systems import moments_of, random_rows, simulate_series
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.series.regression import lasso, ridge
-from flwr_causal.core.series.selection import (
+from flwr_causal.core.series.solution import (
     LaggedSelection,
     Recipe,
     Trial,

@@ -9,7 +9,7 @@ from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
 from flwr_causal.core.series.regression import lasso, ridge
-from flwr_causal.core.series.selection import select, standardized_folds
+from flwr_causal.core.series.solution import select, standardized_folds
 
 pytestmark = pytest.mark.nightly
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.data.check.tails import FEWEST, cells_apart, skewed_as_amounts
+from flwr_causal.data.check.far_values import FEWEST, cells_apart, skewed_as_amounts
 
 
 def mistyped(rng, n, share=0.01):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
-from flwr_causal.data.dictionary.local_map import LocalMap
-from flwr_causal.data.dictionary.party_dictionary import PartyDictionary
+from flwr_causal.data.dictionary.party_dictionary import LocalMap, PartyDictionary
 from flwr_causal.data.read import pieces as in_pieces
 from flwr_causal.data.read.pieces import open_table, pieces, whole
 from flwr_causal.data.read.reading import Reading

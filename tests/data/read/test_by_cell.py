@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.data.read import pieces as reading
-from flwr_causal.data.read.by_cell import read_by_cell
-from flwr_causal.data.read.cells import number_of
+from flwr_causal.data.read.by_cell import number_of, read_by_cell
 from flwr_causal.data.read.pieces import LargeFile, open_table, pieces
 from flwr_causal.errors import DataError
 

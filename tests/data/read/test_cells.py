@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.data.read.by_cell import read_by_cell
-from flwr_causal.data.read.cells import (
+from flwr_causal.data.read.by_cell import (
     number_of,
     numbers_of_array,
     numbers_of_arrow,
     numbers_of_column,
     numbers_of_lines,
     numbers_of_texts,
+    read_by_cell,
     text_of,
 )
 

@@ -11,9 +11,9 @@ from flwr_causal.core.blocks.pag import BlockSource, NumberSource
 from flwr_causal.core.ges.ancestral_search import AncestralSearch, hidden_causes
 from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (a field's type)
 from flwr_causal.core.linear.determined import RESIDUAL_SHARE
-from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
+from flwr_causal.core.linear.stability import NUM_DRAWS
 from flwr_causal.core.parts import all_but
 from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.ties import whole

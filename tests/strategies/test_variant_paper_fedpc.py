@@ -7,7 +7,7 @@ from federations import spy
 
 from flwr_causal import simulate
 from flwr_causal.core.circuits.circuit import Circuit
-from flwr_causal.core.circuits.composed.composition import one_pass, tasks_of
+from flwr_causal.core.circuits.composed.composition import tasks_of
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
@@ -17,6 +17,7 @@ from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.strategies import FedPC, run
+from flwr_causal.strategies.fedpc.paper import composed
 
 COLUMNS = ["mean radius", "mean perimeter", "mean texture", "worst concavity", "area error"]
 #: Thresholds of the paper's tables that split rows and columns of so few rows.
@@ -64,7 +65,7 @@ def explicit(tables, domain, clusters, num_products, **options):
                 own, values, places, num_clusters=clusters, learner=learner, minimum_count=2
             )
         )
-    composition = one_pass(domain, presence, [one.rows for one in parties], num_products)
+    composition = composed(domain, presence, [one.rows for one in parties], num_products)
     return composition.circuit([one.circuits for one in parties])
 
 

@@ -149,7 +149,7 @@ class Problem(ABC):
 
     @property
     def points(self) -> dict[str, Any]:
-        """The cut points, which each request of a search says."""
+        """The cut points, which are sent with each request of a search."""
         if not self.cuts:
             return {}
         lengths = np.array([len(own) for own in self.cuts.values()], dtype=np.int64)

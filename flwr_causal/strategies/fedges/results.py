@@ -79,14 +79,6 @@ class RunProblem(Problem):
             options=options,
         )
 
-    @property
-    def points(self) -> dict[str, Any]:
-        """The cut points, which each request of a search says."""
-        if not self.cuts:
-            return {}
-        lengths = np.array([len(own) for own in self.cuts.values()], dtype=np.int64)
-        return {"cuts": np.concatenate(list(self.cuts.values())), "num-cuts": lengths}
-
     def result(self, found: Found, fitted: Fitted | None = None, *, over: bool = False) -> Result:
         """Return the class with the parties' agreement, its network, and what to know of it."""
         agreement, options = self.agreement, self.options

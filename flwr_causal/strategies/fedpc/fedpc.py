@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flwr_causal.contract.answers import check_steps, step
 from flwr_causal.contract.when import When
-from flwr_causal.core.circuits.composed.composition import one_pass
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.presence import joined_tables
@@ -45,7 +44,7 @@ from flwr_causal.strategies.fedpc.holdings import Holdings
 from flwr_causal.strategies.fedpc.losses import Remarks, lost_by_counts, lost_by_leaves
 from flwr_causal.strategies.fedpc.one_pass import in_one_pass, recalled
 from flwr_causal.strategies.fedpc.options import FedPCOptions
-from flwr_causal.strategies.fedpc.paper import algorithm_1
+from flwr_causal.strategies.fedpc.paper import algorithm_1, composed
 from flwr_causal.strategies.fedpc.plan import labelled, parts_of_training, plan_of, target_of
 from flwr_causal.strategies.fedpc.shared import COMPLETE, with_cut_points, with_variables
 from flwr_causal.strategies.fedpc.sums import by_sums
@@ -279,7 +278,7 @@ class FedPC(CausalStrategy):
         rows : list of list of list of int
             By party, group of columns and circuit: the number of rows that it was trained on.
         """
-        return one_pass(domain, presence, rows, self.options.num_products, self.options.seed)
+        return composed(domain, presence, rows, self.options.num_products, self.options.seed)
 
     def _with_parties(
         self,

@@ -18,7 +18,6 @@ from flwr_causal.core.circuits.composed.composition import (
     cluster_products,
     factors_of,
     from_plain,
-    one_pass,
     tasks_of,
     to_plain,
     trained_rows,
@@ -28,6 +27,7 @@ from flwr_causal.core.circuits.composed.tied_clusters import by_aligned_rows, by
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import Product, Sum, ascending
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.strategies.fedpc.paper import composed as by_counts
 
 
 def random_circuit(rng, domain, columns):
@@ -80,7 +80,7 @@ class Parties:
 
 def composed(parties, how, seed=0):
     if how == "counts":
-        return one_pass(parties.domain, parties.presence, parties.rows, seed=seed)
+        return by_counts(parties.domain, parties.presence, parties.rows, seed=seed)
     if how == "rows":
         evidence = parties.answers(parties.values(50))
         return by_aligned_rows(parties.domain, parties.factors, evidence, 3, seed)
@@ -128,7 +128,7 @@ def test_the_best_explanation_is_that_of_the_circuit_of_all(presence, how, seed)
 @given(presences(), st.integers(0, 1000))
 def test_every_product_covers_all_columns_and_every_cluster_is_in_one(presence, seed):
     parties = Parties(presence, seed)
-    composition = one_pass(parties.domain, presence, parties.rows, seed=seed)
+    composition = by_counts(parties.domain, presence, parties.rows, seed=seed)
     everything = tuple(range(parties.presence.shape[1]))
     assert composition.root.scope == everything
     if isinstance(composition.root, Sum) and len(parties.factors.clusters):
@@ -143,7 +143,7 @@ def test_weights_and_density_of_a_hybrid_by_hand():
     presence = [[1, 1, 0], [1, 0, 1]]
     # Column 0 is a sum over both; party 0 has 2 clusters of column 1, party 1 has 3 of column 2.
     rows = [[[40], [30, 10]], [[60], [30, 20, 10]]]
-    composition = one_pass(domain_of([0, 0, 0]), presence, rows, seed=1)
+    composition = by_counts(domain_of([0, 0, 0]), presence, rows, seed=1)
     products = cluster_products([2, 3], seed=1)
     assert len(products) == 3
     assert set(products[:, 0]) == {0, 1}
@@ -163,7 +163,7 @@ def test_weights_and_density_of_a_hybrid_by_hand():
 
 
 def test_horizontal_weights_are_shares_of_rows():
-    composition = one_pass(domain_of([0, 0]), np.ones((3, 2)), [[[10]], [[30]], [[60]]])
+    composition = by_counts(domain_of([0, 0]), np.ones((3, 2)), [[[10]], [[30]], [[60]]])
     np.testing.assert_allclose(composition.root.weights, [0.1, 0.3, 0.6])
 
 
@@ -250,7 +250,7 @@ def test_impossible_rows_are_answered_as_rows_without_evidence():
     presence = np.array([[1, 0, 0], [0, 1, 1]])
     first = Circuit(domain, Categorical(0, [1.0, 0.0]))
     second = Circuit(domain, Product([Categorical(1, [0.2, 0.3, 0.5]), Gaussian(2, 1.5, 2.0)]))
-    composition = one_pass(domain, presence, [[[5]], [[5]]])
+    composition = by_counts(domain, presence, [[[5]], [[5]]])
     federation = federated(composition, presence, [[first], [second]])
     central = composition.circuit([[first], [second]])
     impossible = np.array([[1.0, np.nan, np.nan]])

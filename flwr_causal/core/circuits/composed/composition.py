@@ -269,33 +269,6 @@ class Composition:
         return Circuit(self.domain, root)
 
 
-def one_pass(
-    domain: Domain,
-    presence: ArrayLike,
-    rows: Sequence[Sequence[Sequence[int]]],
-    num_products: int | None = None,
-    seed: int = 0,
-) -> Composition:
-    """Compose by Algorithm 1, lines 15-22.
-
-    Parameters
-    ----------
-    domain : Domain
-        The joint one.
-    presence : array_like of bool, shape (parties, columns)
-    rows : sequence of sequence of sequence of int
-        For each party and each of its tasks (`tasks_of`), the numbers of rows that its outputs were
-        trained on.
-    num_products : int, optional
-        Default: the largest number of clusters of a group, the fewest that contain every cluster.
-    seed : int, default 0
-        Seed of the random combinations of clusters.
-    """
-    factors = factors_of(presence, rows)
-    products = cluster_products(factors.sizes, num_products, seed)
-    return from_products(domain, factors, products)
-
-
 def from_products(domain: Domain, factors: Factors, products: IntArray) -> Composition:
     """Compose given combinations of clusters, weighted by rows.
 

@@ -1,6 +1,6 @@
 """Compositions with dependence between parties, by a mixture over the clusters of all groups.
 
-Weights by counts combine clusters at random (`composition.one_pass`). Here each row belongs to one
+Weights by counts combine clusters at random (`cluster_products`). Here each row belongs to one
 cluster of every group of columns, and the joint distribution of the clusters is a mixture of R
 classes in each of which the groups are independent (a latent class model),
 

@@ -106,7 +106,7 @@ class Cache:
 
 @dataclass(frozen=True, eq=False)
 class SeenRows:
-    """Answers from the rows in which the columns of a set are seen, as those of :class:`Cache`.
+    """As :class:`Cache`, of rows with gaps: a table is of the rows that are seen in its columns.
 
     Parameters
     ----------

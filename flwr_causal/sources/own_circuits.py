@@ -224,7 +224,7 @@ class LocalCircuits:
         return found
 
     def model(self, composition: Composition, target: str | None) -> CircuitModel:
-        """Return the composed circuit, in one piece or asked where its parts live."""
+        """Return the composed circuit, at the server or with its parts at the parties."""
         if self.central:
             circuits = [unpacked(data) for data in self.replies.list("circuits")]
             return CircuitModel(composition.circuit(circuits), target)

@@ -23,7 +23,7 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import CausalOptions, FedGES, Moments
-from flwr_causal.strategies.fedges.tables import concatenated
+from flwr_causal.strategies.fedges.base import concatenated
 from flwr_causal.strategies.moments import MomentsOptions
 
 TABLES, NETWORK = make_tables(d=6, n=900, parties=3, seed=3)

@@ -254,8 +254,8 @@ def _foresee(
 
 # -- gains from sums of the parties' likelihoods ---------------------------------------------------
 
-#: Standard deviations by which a sum must exceed what independence gives: where counts follow,
-#: which remove edges again, and where they do not. Measured on samples of alarm, hailfinder,
+#: Standard deviations by which a sum must exceed what independence gives: if a search on counts
+#: follows, which can remove edges, and if none does. Measured on samples of alarm, hailfinder,
 #: win95pts and andes with 5 to 20 parties.
 SCREENING_NOISE, NOISE = 5.0, 6.0
 

@@ -1,7 +1,7 @@
 """FedGES (Torrijos, Gamez & Puerta 2024): the strategy.
 
-The paper's algorithm is in `paper`, everything else is ours. :meth:`FedGES.train` takes these
-steps, with the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
+The paper's algorithm is in `paper`. :meth:`FedGES.train` takes these steps, with the exchanges
+(:mod:`flwr_causal.protocol.fedges`) in this order:
 
 1. Numbers are cut into intervals (``CUTS``).
 2. The source of counts: sums of contingency tables (`counts`); of rows with missing cells those of
@@ -12,8 +12,8 @@ steps, with the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
    - ``variant="paper"``: Algorithm 1, rounds of local searches and fusions (``GRAPH``).
    - "scores", the default: GES at the server, on sums of the parties' gains in log-likelihood
      (``LIKELIHOODS``, until no gain is unknown), then on contingency tables of the columns that the
-     found graph joins (``COUNTS``; `searches.ScoredEdges`).
-   - "exact": GES at the server on contingency tables (``COUNTS``; `searches.PooledCounts`).
+     found graph joins (``COUNTS``; `searches.ScoredSearch`, with qNML, BDeu and BIC).
+   - "exact": GES at the server on contingency tables (``COUNTS``; `searches.PooledSearch`).
    - "fusion": rounds of fusion, in which the sum of the parties' scores chooses among graphs
      (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``; `rounds`).
 
@@ -38,12 +38,12 @@ from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.protocol.fedges import FUSES
 from flwr_causal.runtime.algorithm import relayed
 from flwr_causal.strategies.cut_points import agreed_cuts
+from flwr_causal.strategies.fedges.base import FedGESBase
 from flwr_causal.strategies.fedges.joined import JoinedCounts, check_required
 from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
 from flwr_causal.strategies.fedges.paper import algorithm_1
 from flwr_causal.strategies.fedges.results import RunProblem, network_values
 from flwr_causal.strategies.fedges.searches import HiddenStates, fit
-from flwr_causal.strategies.fedges.tables import FedGESTables
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 DRIVEN = "driven rounds"
 
 
-class FedGES(FedGESTables):
+class FedGES(FedGESBase):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring
@@ -167,7 +167,7 @@ class FedGES(FedGESTables):
     def _chosen(self, problem: RunProblem, taken: int) -> Steps:
         """Search, ask for tables, and continue by rounds of fusion where the options say so.
 
-        The last exchange is kept for the tables. If there is only one, the search has it.
+        One exchange is reserved for the tables, unless only one is left.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class FedGES(FedGESTables):
             before = partial(problem.result, searched, fitted)
             found, used = yield from self._fused(problem, most, lambda _: before(), searched.dag)
             if not np.array_equal(found.marks, searched.marks):
-                # Votes replace the shares of the fused graphs, which the other graph has not.
+                # Votes of the parties for both graphs; only one of them has shares of fused graphs.
                 graphs = (found._replace(support=None, score=DRIVEN), searched)
                 fitted = None
                 if taken + used < options.max_rounds:
@@ -205,7 +205,7 @@ class FedGES(FedGESTables):
         """Search, then test independences: there may be hidden common causes.
 
         Where cells are missing the tests are of the rows in which the columns of each are seen: a
-        network without hidden causes would plant its own dependences in completed rows.
+        network without hidden causes would bias the tests: imputed cells have its independences.
         """
         network: Mapping[str, Any] = {}
         incomplete = self.options.incomplete
@@ -263,7 +263,7 @@ class FedGES(FedGESTables):
         return problem.result(self._ended(found), over=True)
 
     def _ended(self, found: Found) -> Found:
-        """Return a graph of rounds, which without a reason ended as the exchanges were used up."""
+        """Return the graph of some rounds, with the reason for their end."""
         reason = f"all of the {self.options.max_rounds} exchanges were used"
         return found if found.reason else found._replace(reason=reason)
 

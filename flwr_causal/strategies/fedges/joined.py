@@ -27,7 +27,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.sources.joined import MatchedRows, matched_rows, summed_products
 from flwr_causal.strategies.columns import JoinedColumns
 from flwr_causal.strategies.fedges.problem import Fitted
-from flwr_causal.strategies.fedges.searches import GainsFromTables, family_sets
+from flwr_causal.strategies.fedges.searches import GainsFromTables, family_sets, search_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -228,7 +228,7 @@ class Joined:
         gains = GainsFromTables(problem, (score,)).by_score[score]
         tables = [self.table(own) for own in lists]
         gains.learn_counts(sets, counts_of(tables, sets, problem.cardinalities))
-        return problem.search(gains, score)
+        return search_of(problem, gains, score)
 
     def fitted(self, found: Found) -> Fitted:
         """Return the tables of a graph's families."""

@@ -26,7 +26,7 @@ from flwr_causal.strategies.fedges.rounds import (
     FixedRounds,
     FusedGraphs,
 )
-from flwr_causal.strategies.fedges.searches import HiddenStates, PooledCounts, ScoredEdges
+from flwr_causal.strategies.fedges.searches import HiddenStates, PooledSearch, ScoredSearch
 from flwr_causal.strategies.variant import USUAL, OfPaper, VariantOptions
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TablesInAnyCase(Part):
 
 
 class ManyParents(Part):
-    """Variables that may have more parents than counts of different columns tell of."""
+    """Variables that may have more parents than the tables of joined columns can have."""
 
     text = "max_parents left out or above 2"
     needs = words("pairs")
@@ -264,8 +264,8 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
         """The search on sums that the values choose."""
         score = self.chosen_score
         if self.chosen_mode == "exact":
-            return PooledCounts(score=score)
-        return ScoredEdges(score=score, refined_by=self.refined_by)
+            return PooledSearch(score=score)
+        return ScoredSearch(score=score, refined_by=self.refined_by)
 
     @property
     def fusing(self) -> FixedRounds:
@@ -277,7 +277,7 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
         """The parts that the values choose."""
         mode = self.chosen_mode
         chosen: dict[type[Part], bool] = {
-            PooledCounts if mode == "exact" else ScoredEdges: mode != "fusion",
+            PooledSearch if mode == "exact" else ScoredSearch: mode != "fusion",
             FusedGraphs: self.continues or mode == "fusion",
             DrivenRounds: self.drives,
             TablesInAnyCase: self.continues,

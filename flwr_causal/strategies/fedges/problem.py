@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
-from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.parts import Part
 from flwr_causal.runtime.algorithm import Result, Step
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.ges.speculative_search import SpeculativeGains
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.strategies.fedges.counts import CountedTables
@@ -33,7 +31,7 @@ class Found(NamedTuple):
     Attributes
     ----------
     marks : ndarray of bool, shape (d, d)
-        The class.
+        The class: ``[i, j]`` is i -> j, an undirected edge is True both ways.
     dag : ndarray of bool, shape (d, d)
         A member of it.
     reason : str
@@ -77,7 +75,7 @@ class Fitted:
     held_out: tuple[float, ...] = ()
 
 
-#: Returns what stands if the run ends with a graph so far.
+#: Returns the run's result if it is stopped at a graph.
 Standing: TypeAlias = Callable[[Found], Result]
 #: The graphs of a search, one for each score in their order, and the number of its exchanges.
 Searched: TypeAlias = tuple[tuple[Found, ...], int]
@@ -100,7 +98,7 @@ class Problem(ABC):
     known : Knowledge or None
         The background knowledge.
     masks : EdgeMasks or None
-        What it says of the edges of a graph without hidden common causes.
+        Edges that it requires and allows, in a graph without hidden common causes.
     max_parents : int or None
         Largest number of parents of a variable.
     turn : bool
@@ -131,7 +129,7 @@ class Problem(ABC):
 
     @abstractmethod
     def result(self, found: Found, fitted: Fitted | None = None, *, over: bool = False) -> Result:
-        """Return what a run returns that ends with a graph.
+        """Return the result of a run with this graph.
 
         Parameters
         ----------
@@ -158,45 +156,6 @@ class Problem(ABC):
     def terms(self, score: str) -> ScoreTerms:
         """Return a score of the rows of all parties."""
         return terms_of(KINDS[score], self.sample_size, self.num_rows)
-
-    def search(
-        self,
-        gains: SpeculativeGains,
-        score: str,
-        start: BoolArray | None = None,
-        pairs: BoolArray | None = None,
-        *,
-        known_only: bool = False,
-    ) -> Found:
-        """Run a search with the known gains, and estimates of the others.
-
-        Parameters
-        ----------
-        gains : SpeculativeGains
-        score : str
-            The score that the gains are of.
-        start : ndarray of bool, shape (d, d), optional
-            The DAG from which the search starts. Default: no edges.
-        pairs : ndarray of bool, shape (d, d), optional
-            The pairs that an edge may join, symmetric. Default: all.
-        known_only : bool, default False
-            Whether the search stops where it needs an unknown gain.
-        """
-        gains.start_again()
-        gains.known_only = known_only
-        d = len(self.names)
-        search = prepared_search(
-            gains,
-            self.names,
-            start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
-            knowledge=self.masks,
-            max_parents=self.max_parents,
-            pairs=pairs,
-        )
-        search.families = gains.families
-        search.run(turn=self.turn)
-        gains.take_back(search.families)
-        return Found(search.marks, search.dag, USED_UP if known_only else ENDED, score=score)
 
 
 class SumSearch(Part):

@@ -20,6 +20,7 @@ from flwr_causal.core.discrete.contingency_tables import num_cells, sets_of, tab
 from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.counted_pag import SeparationTests
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.speculative_search import (
     NOISE,
     SCREENING_NOISE,
@@ -112,7 +113,7 @@ class GainsFromTables:
                 problem.terms(score),
                 price,
                 edge_cost,
-                # Tables count different rows.
+                # Margins must be of the same table: tables may count different rows.
                 own_margins=problem.seen or problem.withheld,
             )
             for score in scores
@@ -129,7 +130,7 @@ class GainsFromTables:
         problem, sets = self._problem, self._sets
         counts, _ = yield from problem.counts.ask(sets, so_far)
         if problem.seen:
-            # As of equally many rows gains from different rows can be compared.
+            # As of equally many rows, so that gains of different tables can be compared.
             counts = counts.scaled(sets, problem.cardinalities, problem.num_rows)
         for gains in self.by_score.values():
             gains.learn_counts(sets, counts)
@@ -174,10 +175,10 @@ def searched(
     """
     for taken in range(most + 1):
         found = tuple(
-            problem.search(own, score, start, pairs) for score, own in gains.by_score.items()
+            search_of(problem, own, score, start, pairs) for score, own in gains.by_score.items()
         )
         lacking = gains.num_lacking()
-        # A note is about the exchange before: a search from a start had one, that gave the start.
+        # A note belongs to the exchange before it, which only a search with a start has.
         if taken or start is not None:
             yield Note({"num_edges": int(found[0].dag.sum()), "questions": lacking})
         if not lacking:
@@ -185,11 +186,52 @@ def searched(
         if taken < most:
             yield from gains.ask(partial(problem.result, found[0]))
     score, first = next(iter(gains.by_score.items()))
-    return (problem.search(first, score, start, pairs, known_only=True),), most
+    return (search_of(problem, first, score, start, pairs, known_only=True),), most
+
+
+def search_of(
+    problem: Problem,
+    gains: SpeculativeGains,
+    score: str,
+    start: BoolArray | None = None,
+    pairs: BoolArray | None = None,
+    *,
+    known_only: bool = False,
+) -> Found:
+    """Run a search with the known gains, and estimates of the others.
+
+    Parameters
+    ----------
+    problem : Problem
+    gains : SpeculativeGains
+    score : str
+        The score that the gains are of.
+    start : ndarray of bool, shape (d, d), optional
+        The DAG from which the search starts. Default: no edges.
+    pairs : ndarray of bool, shape (d, d), optional
+        The pairs that an edge may join, symmetric. Default: all.
+    known_only : bool, default False
+        Whether the search stops where it needs an unknown gain.
+    """
+    gains.start_again()
+    gains.known_only = known_only
+    d = len(problem.names)
+    search = prepared_search(
+        gains,
+        problem.names,
+        start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
+        knowledge=problem.masks,
+        max_parents=problem.max_parents,
+        pairs=pairs,
+    )
+    search.families = gains.families
+    search.run(turn=problem.turn)
+    gains.take_back(search.families)
+    return Found(search.marks, search.dag, USED_UP if known_only else ENDED, score=score)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredEdges(SumSearch):
+class ScoredSearch(SumSearch):
     """Gains of edges, as sums over the parties.
 
     After a search on likelihoods one on counts refines the graph, without further adjacencies.
@@ -225,8 +267,8 @@ class ScoredEdges(SumSearch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PooledCounts(SumSearch):
-    """Counts of the pooled rows.
+class PooledSearch(SumSearch):
+    """GES on contingency tables of the rows of all parties.
 
     Parameters
     ----------
@@ -398,7 +440,7 @@ def _held_out(
 ) -> float:
     """Return the mean log-likelihood of a row under the tables of all other rows.
 
-    Tables may count different rows: the mean is over the rows of each.
+    The log-likelihood of each family is divided by the rows of its own table.
     """
     sums, rows = [], []
     for y, parents in families_of(dag):

@@ -1,9 +1,9 @@
 """FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
 
-The paper's algorithm is in `paper`, everything else is ours. Three strategies stand behind one
+The paper's algorithm is in `paper`. Three strategies stand behind one
 name: sums over rows (`sums`), counts of triples of states (`triples`), and circuits of each party
-that are composed (`one_pass`, `paper`). Which of them is trained, a table of six rows says
-(`plan`), by the options and by who holds which columns. `FedPC.train` takes these steps, with the
+that are composed (`one_pass`, `paper`). `plan.ROWS` chooses among them, by the options and by who
+holds which columns. `FedPC.train` takes these steps, with the
 exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
 
 1. Where trees are learned of columns of numbers: their cut points (``CUTS``).

@@ -133,7 +133,7 @@ class Row(NamedTuple):
 
 
 _LEARNERS = "`class-conditional` of numbers, else `trees`"
-#: The first row whose values are not other ones than the options name, and that holds, applies.
+#: The first row applies that agrees with the options that are given, and whose condition holds.
 ROWS = (
     Row(
         "sums",
@@ -299,7 +299,7 @@ class CircuitPlan:
     why : str, default ""
         Why ``training="auto"`` takes counts; empty if it does not.
     changed : bool, default False
-        Whether the domain is another one than the parties were told with the agreement.
+        Whether the domain has changed since the agreement, so that it must be sent.
     """
 
     agreement: Agreement

@@ -1,4 +1,4 @@
-"""What FedGES asks of the parties' tables, and what is compared with its graph."""
+"""The base of FedGES: all but its training: options sent to parties, their tables, comparisons."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 FEWEST_ROUNDS = 4
 
 
-class FedGESTables(JoiningStrategy):
+class FedGESBase(JoiningStrategy):
     """Base of FedGES: all but the training."""
 
     options_type = FedGESOptions

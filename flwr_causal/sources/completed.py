@@ -308,7 +308,7 @@ def expected_moments(
         structured,
         thin,
     )
-    from flwr_causal.core.blocks.missing import UnderTargets
+    from flwr_causal.core.blocks.missing_interventions import UnderTargets
 
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n

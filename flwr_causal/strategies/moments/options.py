@@ -230,7 +230,7 @@ class MomentsOptions(
     missing_values : {"auto", "fail", "drop", "em"}, default "auto"
         "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
         over the sums of all parties (``core.blocks.missing``), an exchange a step; under known
-        interventions those of each set of targets (``core.blocks.missing``). With an
+        interventions those of each set of targets (``core.blocks.missing_interventions``). With an
         order the rows are steps with their lags, any of whose cells may be missing. Not where
         parties hold different columns of the same rows.
     unshared_columns : {"auto", "fail", "drop", "keep"}, default "auto"

@@ -6,14 +6,13 @@ from scipy.stats import multivariate_normal
 
 from flwr_causal.core.blocks.missing import (
     MomentEstimate,
-    UnderTargets,
     accelerated,
     change,
     expected_sums,
     first_estimate,
-    implied_by_targets,
     seen_sums,
 )
+from flwr_causal.core.blocks.missing_interventions import UnderTargets, implied_by_targets
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.moments import rows_by_variable
 from flwr_causal.errors import DataError

@@ -9,7 +9,6 @@ from sklearn.datasets import load_breast_cancer
 from flwr_causal.core.circuits.composed.composition import (
     TrainingTask,
     factors_of,
-    one_pass,
     tasks_of,
 )
 from flwr_causal.core.circuits.composed.party_answers import log_densities
@@ -23,6 +22,7 @@ from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
 from flwr_causal.core.circuits.leaves.univariate import Gaussian
 from flwr_causal.core.circuits.nodes import Product
 from flwr_causal.errors import DataError
+from flwr_causal.strategies.fedpc.paper import composed
 
 
 def two_groups(n=60):
@@ -190,7 +190,7 @@ def test_aligned_rows_tie_two_parties_with_different_columns():
         for p, one in enumerate(trained)
     ]
     likelihood, accuracy = judged(by_aligned_rows(domain, factors, densities))
-    untied = one_pass(domain, presence, [one.rows for one in trained])
+    untied = composed(domain, presence, [one.rows for one in trained])
     assert likelihood > judged(untied)[0] + 1.0
     assert accuracy > 0.92
 

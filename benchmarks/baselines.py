@@ -22,7 +22,7 @@ from benchmarks.world import LineResult, World
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import r2_sortability, varsortability
 from flwr_causal.core.linear import baselines as linear
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.linear.regression import explained_shares
 from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_rows
@@ -47,11 +47,13 @@ MLP_STEPS = 300
 
 
 def _linear(solve: linear.Solver, world: World, center: bool = True) -> _Parts:
-    moments = [Moments.from_rows(_numbers(party), tuple(party.columns)) for party in world.parties]
+    moments = [
+        SampleMoments.from_rows(_numbers(party), tuple(party.columns)) for party in world.parties
+    ]
     if not center:
         # Every party is centred by its own means, as in Yang et al. (2024).
         moments = [
-            Moments.from_rows(rows - rows.mean(axis=0), tuple(party.columns), center=False)
+            SampleMoments.from_rows(rows - rows.mean(axis=0), tuple(party.columns), center=False)
             for party in world.parties
             for rows in (_numbers(party),)
         ]
@@ -87,9 +89,9 @@ def _series(
     for party in world.parties:
         parts = party if isinstance(party, list) else [party]
         rows = lagged_rows([part[list(names)].to_numpy(np.float64) for part in parts], order)
-        moments.append(Moments.from_rows(rows, lagged_names(names, order)))
+        moments.append(SampleMoments.from_rows(rows, lagged_names(names, order)))
 
-    def solve(of: Moments) -> CausalGraph:
+    def solve(of: SampleMoments) -> CausalGraph:
         weights = dynotears(of, len(names), sparsity, solver=path)
         return lagged_graph(names, weights, threshold_now=threshold, threshold_lagged=threshold)
 

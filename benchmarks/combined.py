@@ -18,10 +18,10 @@ from flwr_causal.core.linear.selection import automatic_sparsity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
-def quick_solver(moments: Moments) -> CausalGraph:
+def quick_solver(moments: SampleMoments) -> CausalGraph:
     """Return the graph of DAGMA with `default_sparsity`."""
     sparsity = automatic_sparsity(moments)
     return dagma(moments, sparsity=sparsity, threshold=THRESHOLD)

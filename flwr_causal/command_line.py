@@ -54,7 +54,7 @@ from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.description import difference_rows
 from flwr_causal.reports.page.template import write_page
-from flwr_causal.reports.record import status_in_words
+from flwr_causal.reports.result import status_in_words
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.trust import describe_differences
 from flwr_causal.runtime.checkpoint import (

@@ -5,7 +5,7 @@
 
 Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a DataFrame:
 
-- `order_search`, `notears`, `dagma`: a linear DAG; they also take ``Moments``.
+- `order_search`, `notears`, `dagma`: a linear DAG; they also take ``SampleMoments``.
 - `pag_search`: a linear system with hidden common causes, as a partial ancestral graph; likewise.
 - `lingam`: a linear DAG whose noise is not Gaussian, with all directions.
 - `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.

@@ -57,7 +57,7 @@ WITHOUT_FLOWER = HEIGHT["data"]
 CORE_OF = {"fedcausal": ["core.fedcausal"], "lingam": ["core.linear.lingam"]}
 # Class names that stand for one thing in several modules: the functions `init` and `step` of a core
 # have them, and a strategy and its core.
-SHARED_NAMES = {"ClientState", "Info", "Moments", "ServerProblem", "State"}
+SHARED_NAMES = {"ClientState", "Info", "ServerProblem", "ServerState"}
 # What Flower documents for users, and its logger; all else of Flower belongs into compat.py.
 PUBLIC_FLOWER = {
     "flwr.app": None,

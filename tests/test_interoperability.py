@@ -10,7 +10,7 @@ from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.data.synthetic.random_graphs import erdos_renyi
@@ -193,7 +193,7 @@ def test_pgmpy():
 
 def blocks(frame, dag):
     variables, columns = design(frame)
-    return BlockModel(variables, Moments.from_rows(columns, column_names(variables)), dag)
+    return BlockModel(variables, SampleMoments.from_rows(columns, column_names(variables)), dag)
 
 
 CHAIN = np.triu(np.ones((3, 3), dtype=bool), 1)
@@ -213,7 +213,7 @@ def test_pgmpy_of_blocks_of_numbers():
     theirs = to_pgmpy(model)
     assert isinstance(theirs, models.LinearGaussianBayesianNetwork)
     system = model.as_one_kind()
-    usual = fit(Moments.from_rows(frame.to_numpy(), frame.columns), CHAIN)
+    usual = fit(SampleMoments.from_rows(frame.to_numpy(), frame.columns), CHAIN)
     np.testing.assert_allclose(system.weights, usual.weights, atol=1e-9)
     np.testing.assert_allclose(system.covariance(), np.cov(frame.T, bias=True), rtol=1e-9)
     mean, covariance = theirs.to_joint_gaussian()

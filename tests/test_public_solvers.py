@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, solvers
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.data.synthetic.linear import federated_linear
 
 NAMES = ("a", "b", "c", "d")
@@ -50,7 +50,7 @@ def test_linear_solvers(solver):
     assert graph.is_acyclic()
     assert np.array_equal(WEIGHTS != 0, graph.adjacency)
     assert solve(FRAME.to_numpy()).names == ("x0", "x1", "x2", "x3")
-    others = (FRAME.to_numpy(), Table(FRAME), Moments.from_rows(FRAME.to_numpy(), NAMES))
+    others = (FRAME.to_numpy(), Table(FRAME), SampleMoments.from_rows(FRAME.to_numpy(), NAMES))
     for data in others:
         np.testing.assert_allclose(solve(data).weights, graph.weights, atol=1e-9)
 

@@ -12,7 +12,7 @@ from benchmarks.readers.sachs import TARGETS, condition_parties, read_sachs
 from flwr_causal.core.graphs.fit_check import check
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.independence import NumberTests
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.data.synthetic.linear import federated_linear
@@ -268,15 +268,18 @@ ORDER = (
 def checks(n, rng):
     """Yield checks of one system: of its graph, and of others."""
     edges, total, table = rows_of(n, "exponential", rng)
-    yield ORDER[0], check(NumberTests(Moments.from_rows(table), edges.shape[1]), edges)
+    yield ORDER[0], check(NumberTests(SampleMoments.from_rows(table), edges.shape[1]), edges)
     i, j = rng.permutation(np.argwhere(edges))[0]
     lacking = edges.copy()
     lacking[i, j] = False
-    yield ORDER[1], check(NumberTests(Moments.from_rows(table), lacking.shape[1]), lacking)
+    yield ORDER[1], check(NumberTests(SampleMoments.from_rows(table), lacking.shape[1]), lacking)
     noise = table @ np.linalg.inv(total)
     pairs = np.argwhere(np.triu(~edges, 1))
     noise[:, rng.permutation(pairs)[0]] += 0.7 * (rng.exponential(size=(n, 1)) - 1)
-    yield ORDER[2], check(NumberTests(Moments.from_rows(noise @ total), edges.shape[1]), edges)
+    yield (
+        ORDER[2],
+        check(NumberTests(SampleMoments.from_rows(noise @ total), edges.shape[1]), edges),
+    )
     fresh = rng.permutation(table)
     for k, method in enumerate(METHODS):
         run = simulate(method, np.array_split(fresh[: n // 2], 3), progress=False)
@@ -310,5 +313,5 @@ def of_parties(count, spread, rng):
         z, noise = rng.normal(size=60), rng.normal(size=(2, 60))
         x = 0.8 * z + noise[0]
         y = (1 + spread * rng.normal()) * x + z + noise[1]
-        parties[str(k)] = Moments.from_rows(np.column_stack([z, x, y]), ("z", "x", "y"))
+        parties[str(k)] = SampleMoments.from_rows(np.column_stack([z, x, y]), ("z", "x", "y"))
     return replace(fit(merge(parties.values()), edges), party_moments=parties)

@@ -13,7 +13,7 @@ from flwr_causal.core.consensus import admm
 from flwr_causal.core.consensus.schedules import fast_schedule
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
-from flwr_causal.core.linear.moments import Moments, data_scale, merge
+from flwr_causal.core.linear.moments import SampleMoments, data_scale, merge
 from flwr_causal.core.linear.solution import refit_support
 from flwr_causal.simulations import simulate
 from flwr_causal.solvers import ges, lingam, order_search
@@ -320,6 +320,6 @@ def admm_core(parties):
     raw = state.weights[0]
     kept = break_cycles(np.where(np.abs(raw) > THRESHOLD, raw, 0.0)) != 0
     names = tuple(f"x{j}" for j in range(d))
-    pooled = merge(Moments.from_rows(part, names, center=False) for part in rows)
+    pooled = merge(SampleMoments.from_rows(part, names, center=False) for part in rows)
     none = np.zeros((d, d), dtype=bool)
     return refit_support(pooled, kept, THRESHOLD, required=none), state.round + 1

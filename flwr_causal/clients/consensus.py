@@ -15,7 +15,7 @@ from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.interventions.local_graphs import compared
-from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.linear.moments import SampleMoments, data_scale
 from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
@@ -241,7 +241,7 @@ class TwoDBNClient(LinearADMMClient, SeriesClient):
         edges = edges_above(to_square(state.weights), limits, to_square(none))[:, : none.shape[1]]
         weights = np.where(edges, state.weights, 0.0)
         columns = lagged_names(self.setup.names, self.order)
-        moments = Moments(self.num_rows, np.zeros(len(columns)), self._own_second, columns)
+        moments = SampleMoments(self.num_rows, np.zeros(len(columns)), self._own_second, columns)
         found = compared(moments, edges, weights, asked["graph"])
         return {"own-weights": weights, "support": found.support, "own-shares": found.shares}
 

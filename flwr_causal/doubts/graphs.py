@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.determined import Relations
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.data.check.rules import Fields
 
@@ -125,7 +125,7 @@ class ResultFacts(TypedDict, total=False):
     numbers : sequence of bool or None
         Which variables are numbers. Default: all.
     variables : sequence of Variable
-    moments : Moments or sequence of Moments
+    moments : SampleMoments or sequence of SampleMoments
     final : CausalGraph or None
         The graph of the whole run.
     metrics : mapping
@@ -164,7 +164,7 @@ class ResultFacts(TypedDict, total=False):
     rows: Iterable[int]
     numbers: Sequence[bool] | None
     variables: Sequence[Variable]
-    moments: Moments | Sequence[Moments]
+    moments: SampleMoments | Sequence[SampleMoments]
     final: CausalGraph | None
     metrics: Mapping[str, Any]
     judged: str

@@ -50,7 +50,7 @@ def odd_parties(
     ----------
     table : DataFrame or None
         ``run.disagreement``.
-    targets : sequence of TargetRecord, optional
+    targets : sequence of TargetEntry, optional
         What parties act on, ``run.targets``: these variables are expected to differ.
     num_variables : int, default 0
         How many there are; read with targets only.

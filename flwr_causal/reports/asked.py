@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 #: By these names a run's configuration has the columns that the dictionary gives these roles.
 TREATMENT, OUTCOME = "treatment", "outcome"
@@ -75,19 +75,19 @@ def _number(one: Effect) -> str:
     return f"{one.value:.3g} (95 % interval {low:.3g} to {high:.3g})"
 
 
-def names_of(run: RunRecord) -> tuple[str, ...]:
+def names_of(run: RunResult) -> tuple[str, ...]:
     """Return the variables of a run."""
     return tuple(run.graph.names if run.graph is not None else getattr(run.model, "names", ()))
 
 
 def asked_of(
-    run: RunRecord, treatment: str | None = None, outcome: str | None = None
+    run: RunResult, treatment: str | None = None, outcome: str | None = None
 ) -> tuple[str, str] | None:
     """Return the treatment and the outcome that are asked of a run; None if there are none.
 
     Parameters
     ----------
-    run : RunRecord
+    run : RunResult
         Its configuration may have both, from the dictionary.
     treatment, outcome : str, optional
         They come before those of the configuration.
@@ -116,7 +116,7 @@ def asked_of(
     return str(asked[TREATMENT]), str(asked[OUTCOME])
 
 
-def changes_of(run: RunRecord, treatment: str, outcome: str) -> list[AskedChange]:
+def changes_of(run: RunResult, treatment: str, outcome: str) -> list[AskedChange]:
     """Return the effects of the treatment on the outcome by the run's model.
 
     Of categories there is one for each state of the treatment against the first one and each state
@@ -207,7 +207,7 @@ def _state(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def answer(run: RunRecord, treatment: str, outcome: str) -> list[str]:
+def answer(run: RunResult, treatment: str, outcome: str) -> list[str]:
     """Return the effect in sentences, or why there is none."""
     try:
         return [f"{change}." for change in changes_of(run, treatment, outcome)]
@@ -219,7 +219,7 @@ def _unknown(treatment: str, outcome: str, error: CausalError) -> str:
     return f"The effect of {treatment} on {outcome} is not known. The reason: {error}"
 
 
-def asked_blocks(run: RunRecord, treatment: str, outcome: str) -> list[dict[str, Any]]:
+def asked_blocks(run: RunResult, treatment: str, outcome: str) -> list[dict[str, Any]]:
     """Return the blocks of the page about the effect of a treatment on an outcome.
 
     Returns
@@ -268,7 +268,7 @@ def _adjusted(changes: list[AskedChange]) -> str:
     return f"Adjusted for: {'; or '.join(sets)}."
 
 
-def objections(run: RunRecord, treatment: str, outcome: str) -> list[str]:
+def objections(run: RunResult, treatment: str, outcome: str) -> list[str]:
     """Return reasons why the effect of a treatment may be wrong, the gravest first."""
     said = []
     try:

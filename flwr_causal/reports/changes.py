@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 # Settings that say where a run is kept, not what it is.
 _PLACES = frozenset(("output_dir", "resume", "signing_key"))
@@ -35,7 +35,7 @@ class RunChange(NamedTuple):
     values: tuple[str, ...]
 
 
-def changes(runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]) -> list[RunChange]:
+def changes(runs: Sequence[RunResult], graphs: Sequence[CausalGraph]) -> list[RunChange]:
     """Return the differences between runs, without those of their edges.
 
     Parameters

@@ -34,7 +34,7 @@ from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.page.template import write_page
-from flwr_causal.reports.record import RunRecord, privacy_line, status_in_words
+from flwr_causal.reports.result import RunResult, privacy_line, status_in_words
 from flwr_causal.reports.trust import (
     Trust,
     describe_differences,
@@ -87,10 +87,10 @@ _FURTHER = ("about", "columns", "targets", "versions", "tables")
 
 
 @dataclass(repr=False)
-class Run(SingleThreaded, RunRecord):
+class Run(SingleThreaded, RunResult):
     """The result of a run, which can be printed, saved, loaded and shown as a page.
 
-    Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.
+    Its fields are those of :class:`flwr_causal.reports.result.RunResult`.
 
     Examples
     --------
@@ -388,7 +388,7 @@ class Run(SingleThreaded, RunRecord):
             self.model.save(target / "model.json")
         if isinstance(self.model, BayesianNetwork):
             write_bif(self.model, target / "model.bif")
-        lines = [json.dumps(record) + "\n" for record in self.history]
+        lines = [json.dumps(entry) + "\n" for entry in self.history]
         (target / HISTORY_FILE).write_text("".join(lines), encoding="utf-8")
         if self.graph is not None:
             write_all(self.graph, target)
@@ -563,7 +563,7 @@ def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
 
 def _check_forms(content: dict[str, Any], *names: str) -> None:
     """Raise an error for a field of another form, which would only fail where it is shown."""
-    noted = {name: RunRecord.__annotations__[name] for name in names if name not in FORMS}
+    noted = {name: RunResult.__annotations__[name] for name in names if name not in FORMS}
     forms = get_type_hints(SimpleNamespace(__annotations__=noted), {"Any": Any}) | FORMS
     for name in names:
         if name in content and (wrong := misplaced(content[name], forms[name], name)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.words import printable
 from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.edges import describe_graph
-from flwr_causal.reports.record import privacy_line, status_in_words
+from flwr_causal.reports.result import privacy_line, status_in_words
 from flwr_causal.reports.run import TABLE_FILE
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.interventions.targets import TargetRecord
+    from flwr_causal.core.interventions.targets import TargetEntry
     from flwr_causal.reports.run import Run
 
 # The metrics that are shown for DAGs and for CPDAGs, by the names that they have in
@@ -79,7 +79,7 @@ def describe_run(run: Run) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def describe_targets(targets: Sequence[TargetRecord] | None) -> list[str]:
+def describe_targets(targets: Sequence[TargetEntry] | None) -> list[str]:
     """Return a line for each party: the variables that it acts on, and how clearly in nats."""
     if targets is None:
         return []

@@ -19,13 +19,13 @@ from flwr_causal.core.graphs.fit_check import LEVEL
 from flwr_causal.core.words import counted, printable, some
 from flwr_causal.doubts.parties import clear_differences, odd_parties
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.reports.record import lost_in_words
+from flwr_causal.reports.result import lost_in_words
 from flwr_causal.runtime.influence import known_influence, standing_out
 
 if TYPE_CHECKING:
     from flwr_causal.core.graphs.doubt import DoubtfulEdge, Evidence
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 #: Values of the option ``model`` whose effects are curves, which tell directions apart.
 CURVED = ("additive", "group", "mlp")
@@ -35,12 +35,12 @@ MOST_VARIABLES = 120
 DIFFER, LEAST_SHARE = 0.001, 0.2
 
 
-def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
+def fit_check(run: RunResult, rows: Any = None) -> FitCheck:
     """Test the independencies that the graph of a run implies.
 
     Parameters
     ----------
-    run : RunRecord
+    run : RunResult
     rows : DataFrame, optional
         Default: the sums that the run's model keeps.
 
@@ -53,12 +53,12 @@ def fit_check(run: RunRecord, rows: Any = None) -> FitCheck:
     return found
 
 
-def fitted_model(run: RunRecord, wanted: str) -> Any:
+def fitted_model(run: RunResult, wanted: str) -> Any:
     """Return a run's model.
 
     Parameters
     ----------
-    run : RunRecord
+    run : RunResult
     wanted : str
         The method of the model that is needed.
 
@@ -85,7 +85,7 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
     return run.model
 
 
-def fit_of(run: RunRecord) -> FitCheck | None:
+def fit_of(run: RunResult) -> FitCheck | None:
     """Return the check of a run's fit on the sums of its model; None where nothing is tested."""
     if run.graph is None or len(run.graph.names) > MOST_VARIABLES:
         return None
@@ -97,7 +97,7 @@ def fit_of(run: RunRecord) -> FitCheck | None:
     return found if known else None
 
 
-def doubts_of(run: RunRecord, count: int = 3) -> list[DoubtfulEdge]:
+def doubts_of(run: RunResult, count: int = 3) -> list[DoubtfulEdge]:
     """Return the most doubtful edges of a run; none without a graph."""
     if run.graph is None:
         return []
@@ -105,7 +105,7 @@ def doubts_of(run: RunRecord, count: int = 3) -> list[DoubtfulEdge]:
     return doubtful_edges(run.graph, tests, count, _evidence_of(run))
 
 
-def _evidence_of(run: RunRecord) -> Evidence:
+def _evidence_of(run: RunResult) -> Evidence:
     """Return what tells directions apart in a run that the independencies leave open."""
     assert run.graph is not None
     if run.config.get("model") in CURVED:
@@ -114,7 +114,7 @@ def _evidence_of(run: RunRecord) -> Evidence:
     return "equal variances" if assumed else "independencies"
 
 
-def describe_differences(run: RunRecord) -> list[str]:
+def describe_differences(run: RunResult) -> list[str]:
     """Return the parties that differ in effects, means or spreads, in one line; none if none do."""
     table = run.disagreement
     if table is None or not len(unlike := clear_differences(table)):
@@ -130,7 +130,7 @@ def describe_differences(run: RunRecord) -> list[str]:
     ]
 
 
-def parties_that_differ(run: RunRecord) -> list[str]:
+def parties_that_differ(run: RunResult) -> list[str]:
     """Return the parties to which a result for all of them does not apply, and why not, in words.
 
     They are the parties that :func:`odd_parties_of` names, and those without which much of the
@@ -143,7 +143,7 @@ def parties_that_differ(run: RunRecord) -> list[str]:
     return list(found.values())
 
 
-def odd_parties_of(run: RunRecord) -> dict[str, str]:
+def odd_parties_of(run: RunResult) -> dict[str, str]:
     """Return in words how single parties of a run differ, see :func:`odd_parties`."""
     names = () if run.graph is None else run.graph.names
     return odd_parties(run.disagreement, run.targets, len(names))
@@ -289,7 +289,7 @@ class Trust:
         return printable(head + "; ".join(said) + ".")
 
 
-def trust_of(run: RunRecord) -> Trust:
+def trust_of(run: RunResult) -> Trust:
     """Return how far a run's result can be trusted; it takes as long as its check of the fit."""
     graph, metrics = run.graph, run.metrics
     edges = None if graph is None else graph.num_edges + graph.num_lagged_edges
@@ -346,7 +346,7 @@ def _evidence(fit: FitCheck) -> str:
     return ", ".join(said)
 
 
-def _missing_in_words(run: RunRecord) -> str:
+def _missing_in_words(run: RunResult) -> str:
     """Return which two columns are seen together in few rows; "" where none are, or unknown."""
     moments: Any = getattr(run.model, "sample_moments", None)
     together = getattr(moments, "together", None)

@@ -4,7 +4,7 @@ The directory holds ``run.json`` (status, history's sums, failures, warnings), `
 and, until the results are saved, ``exchanges/``: the agreement and the combined replies of each
 exchange. A resumed run takes the same steps from the same replies, so that it arrives at the state
 in which the run was interrupted; no method writes or reads states of its own. An exchange adds its
-record to the history and a file to ``exchanges/``. All files but the history are written beside
+entry to the history and a file to ``exchanges/``. All files but the history are written beside
 their place and then renamed: a write that is cut short leaves the former file, or in the history a
 line without an end, which is not read.
 
@@ -47,7 +47,7 @@ from flwr_causal.protocol.setup import (
     TERMS,
 )
 from flwr_causal.runtime.federation import Failure, Party, Totals
-from flwr_causal.runtime.stored import ExchangeRecord
+from flwr_causal.runtime.stored import ExchangeEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -206,8 +206,8 @@ class KeptExchange:
 
     Parameters
     ----------
-    record : dict
-        Its record in the history.
+    entry : dict
+        Its entry in the history.
     lost : tuple of str
         The parties without which the training started again; then there are no replies.
     failures : tuple of Failure
@@ -221,7 +221,7 @@ class KeptExchange:
         Which request the replies answer, see :func:`digest_of_request`.
     """
 
-    record: dict[str, Any]
+    entry: dict[str, Any]
     lost: tuple[str, ...]
     failures: tuple[Failure, ...]
     replies: Replies
@@ -299,7 +299,7 @@ def mark_stopped(directory: str | Path) -> None:
 
 
 def read_history(directory: str | Path) -> list[dict[str, Any]]:
-    """Return the records of the exchanges, without a last line that was cut short."""
+    """Return the entries of the exchanges, without a last line that was cut short."""
     text = (Path(directory) / HISTORY_FILE).read_text(encoding="utf-8")
     return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
 
@@ -347,7 +347,7 @@ class Checkpoint:
     decisions : tuple of (dict, tuple of str)
         What was assumed of options that the run leaves open, and a line each.
     history : list of dict
-        The records of its exchanges before its last agreement.
+        The entries of its exchanges before its last agreement.
     failures : list of Failure
         Of these exchanges.
     close : callable
@@ -404,7 +404,7 @@ class Checkpoint:
             self._token = content.pop(_TOKEN)
             self.history = content.pop(_HISTORY)
             if wrong := misplaced(self._token, str, _TOKEN) or misplaced(
-                self.history, list[ExchangeRecord], _HISTORY
+                self.history, list[ExchangeEntry], _HISTORY
             ):
                 raise TypeError(wrong)
             self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
@@ -449,7 +449,7 @@ class Checkpoint:
         decisions : tuple of (mapping, tuple of str)
             What was assumed of options that the run leaves open, and a line each.
         history : sequence of dict
-            The records of exchanges before this agreement.
+            The entries of exchanges before this agreement.
         failures : sequence of Failure
             Of these exchanges.
 
@@ -537,8 +537,8 @@ class Checkpoint:
         write(file, json.dumps({"parties": (self._token, kept)}))
 
     def exchange(self, step: KeptExchange) -> None:
-        """Write the record and the replies of an exchange, from which it can be repeated."""
-        write(self._file(int(step.record["round"])), _packed(step, self._token))
+        """Write the entry and the replies of an exchange, from which it can be repeated."""
+        write(self._file(int(step.entry["round"])), _packed(step, self._token))
 
     def note(self, summary: Mapping[str, Any], history: Sequence[Any]) -> None:
         """Write the history and the summary of the run as it stands, in place of older results.
@@ -546,7 +546,7 @@ class Checkpoint:
         What the history has already is not written again; a line that is cut short is not read.
         """
         new = history[self._noted or 0 :]
-        lines = "".join(json.dumps(record) + "\n" for record in new)
+        lines = "".join(json.dumps(entry) + "\n" for entry in new)
         file = self.directory / HISTORY_FILE
         if self._noted is not None:
             append(file, lines)
@@ -685,7 +685,7 @@ def _packed(step: KeptExchange, token: str) -> bytes:
     replies = step.replies
     head = {
         "run": token,
-        "record": step.record,
+        "entry": step.entry,
         "lost": step.lost,
         "failures": [vars(failure) for failure in step.failures],
         "parties": replies.parties,
@@ -728,7 +728,7 @@ def _read_step(path: Path) -> tuple[str, KeptExchange]:
                     index, _, name = name.partition(" ")
                     own[int(index)][name] = array
         return head["run"], KeptExchange(
-            head["record"],
+            head["entry"],
             tuple(head["lost"]),
             tuple(Failure(**failure) for failure in head["failures"]),
             Replies(

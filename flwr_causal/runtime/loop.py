@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Ask
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
     from flwr_causal.runtime.method import CausalMethod
-    from flwr_causal.runtime.outcome import Record
+    from flwr_causal.runtime.outcome import Entry
 
-    OnRound = Callable[[Record], None]
+    OnRound = Callable[[Entry], None]
 
 # How often a training starts again without a party that was lost, before the run is given up.
 MAX_RESTARTS = 3
@@ -118,7 +118,7 @@ def run(
     settle : float, default 0.0
         Seconds for which the number of connected nodes must stay the same before the start.
     on_round : callable, optional
-        Called with the record of each exchange, for progress bars and logs.
+        Called with the entry of each exchange, for progress bars and logs.
     initial_arrays : mapping of str to ndarray, optional
         What a method that sends the parties weights starts from, in the units of the weights that
         it returns: ``weights`` (d, d), row causes column, and with lags ``lagged`` (p, d, d).
@@ -161,9 +161,9 @@ def run(
             session.begin(settle, state)
             while session.training.asked:
                 session.check_rounds()
-                record = session.exchange()
+                entry = session.exchange()
                 if on_round is not None:
-                    on_round(record)
+                    on_round(entry)
             session.completed()
         except BaseException as error:
             session.failed(error)
@@ -337,8 +337,8 @@ class Session:
     def check_rounds(self) -> None:
         """Raise a FederationError if the training has had all exchanges that it may use."""
         method, taken = self.method, 0
-        for record in self.outcome.history:
-            taken = 0 if "started_again" in record else taken + 1
+        for entry in self.outcome.history:
+            taken = 0 if "started_again" in entry else taken + 1
         beyond = method.exchanges_beyond
         if method.options.replicates or method.options.leave_one_out:  # which may begin last
             beyond = method.options.max_rounds + 2 * beyond
@@ -349,8 +349,8 @@ class Session:
                 "large enough, its train() never returns."
             )
 
-    def exchange(self) -> Record:
-        """Ask the parties once and take the next step; return the record of the exchange.
+    def exchange(self) -> Entry:
+        """Ask the parties once and take the next step; return the entry of the exchange.
 
         Replies are the largest objects of a run. They are freed before the next exchange.
         """
@@ -391,7 +391,7 @@ class Session:
                 arrivals = asking.arrivals(collected)
                 replies = asking.combined(collected, arrivals)
             info = self.close(current, replies)
-        record = self.recorded(exchange, info, collected, started)
+        entry = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
             self._look_at_parties(request, arrivals)
         failures = tuple(self.federation.failures[known_failures:])
@@ -399,9 +399,9 @@ class Session:
             self._start_over(changed)
         elif self.checkpoint is not None:
             influence, asked = known_influence(self.outcome), digest_of_request(request)
-            step = KeptExchange(record, lost, failures, replies, influence, asked)
+            step = KeptExchange(entry, lost, failures, replies, influence, asked)
             self._keep(step if exchange.kept and not self.wrapper else None)
-        return record
+        return entry
 
     def next_round(self) -> Round:
         """Return the exchange that the training asks for next.
@@ -431,10 +431,10 @@ class Session:
 
     def recorded(
         self, exchange: Exchange, info: Mapping[str, Any], collected: Collected, started: float
-    ) -> Record:
-        """Add an exchange to the history, and return its record."""
+    ) -> Entry:
+        """Add an exchange to the history, and return its entry."""
         self.outcome.schema_bytes += collected.setup_bytes
-        record = {
+        entry = {
             "round": self.outcome.rounds + 1,
             "exchange": exchange.name,
             **info,
@@ -443,8 +443,8 @@ class Session:
             "seconds": time.perf_counter() - started,
             **collected.traffic(),
         }
-        self.outcome.history.append(record)
-        return record
+        self.outcome.history.append(entry)
+        return entry
 
     def _look_at_parties(self, request: Ask, replies: Sequence[Arrival]) -> None:
         """Keep the replies of an exchange of averages, which the parties can be compared by.
@@ -664,10 +664,10 @@ class Session:
             if step.lost:
                 self._start_again(step.lost)
             else:
-                with server_work(method, f"Exchange {step.record['round']}, resumed"):
+                with server_work(method, f"Exchange {step.entry['round']}, resumed"):
                     request = self._asked_again(step)
                     self.training.give(step.replies)
-                self._took_part(int(step.record["round"]), request, step.replies.answered)
+                self._took_part(int(step.entry["round"]), request, step.replies.answered)
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(
@@ -675,7 +675,7 @@ class Session:
                         self.training.result.graph,
                         median=method.options.takes_median,
                     )
-            outcome.history.append(step.record)
+            outcome.history.append(step.entry)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
         federation = self.federation
         lost = self._replay([party for party in federation.parties if party.has_node])
@@ -695,7 +695,7 @@ class Session:
         if request is None or digest_of_request(request) != step.asked:
             raise CheckpointError(
                 f"The run in '{self.method.options.output_dir}' cannot be resumed: exchange "
-                f"{step.record['round']} asked something else than {type(self.method).__name__} "
+                f"{step.entry['round']} asked something else than {type(self.method).__name__} "
                 "asks there now. Resume it with the code that it was begun with, or start anew "
                 "without resume."
             )
@@ -812,9 +812,9 @@ class Session:
     def _without_groups(self) -> list[str]:
         """Return the warnings of groups without a sum in some exchanges."""
         missing: dict[str, dict[int, str]] = {}
-        for record in self.outcome.history:
-            for name, reason in record.get("without_groups", {}).items():
-                missing.setdefault(name, {})[record["round"]] = reason
+        for entry in self.outcome.history:
+            for name, reason in entry.get("without_groups", {}).items():
+                missing.setdefault(name, {})[entry["round"]] = reason
         return [
             f"{name[0].upper() + name[1:]} is missing from {len(reasons)} of "
             f"{self.outcome.rounds} exchanges, first from exchange {next(iter(reasons))}: "

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.federation import Failure, Federation, Party
     from flwr_causal.runtime.training import Training
 
-    Record = dict[str, Any]
+    Entry = dict[str, Any]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Outcome:
     Parameters
     ----------
     history : list of dict
-        One record an exchange: ``round`` (its number), ``exchange`` (its name), ``seconds``,
+        One entry an exchange: ``round`` (its number), ``exchange`` (its name), ``seconds``,
         ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics. By
         party's name there are ``party_bytes_sent``, ``party_bytes_received`` (a number if it is the
         same for all that were asked, or that replied) and ``party_seconds`` until the reply.
@@ -72,7 +72,7 @@ class Outcome:
         Returns the run of an outcome, see :attr:`run`.
     """
 
-    history: list[Record] = field(default_factory=list)
+    history: list[Entry] = field(default_factory=list)
     stop_reason: str = ""
     schema_bytes: int = 0
     seconds: float = 0.0
@@ -119,17 +119,17 @@ class Outcome:
     @property
     def restarts(self) -> int:
         """How often the training has started again."""
-        return sum("started_again" in record for record in self.history)
+        return sum("started_again" in entry for entry in self.history)
 
     @property
     def bytes_sent(self) -> int:
         """Bytes from the server to the parties, all together, schema exchange excluded."""
-        return sum(record["bytes_sent"] for record in self.history)
+        return sum(entry["bytes_sent"] for entry in self.history)
 
     @property
     def bytes_received(self) -> int:
         """Bytes from the parties to the server, all together, schema exchange excluded."""
-        return sum(record["bytes_received"] for record in self.history)
+        return sum(entry["bytes_received"] for entry in self.history)
 
     def note_failures(self, federation: Federation) -> None:
         """Set `failures`, and which parties the result lacks.
@@ -147,9 +147,9 @@ class Outcome:
             if failure.party not in self.answered
             or (failure.server_round > last and self.answered[failure.party] < times)
         ]
-        for record in self.history:
-            for group in record.get("without_groups", ()):
-                names += self.groups.get(group, ()) if record["round"] > last else ()
+        for entry in self.history:
+            for group in entry.get("without_groups", ()):
+                names += self.groups.get(group, ()) if entry["round"] > last else ()
         # The reports of parties without which the training started again are gone.
         rows = self.lost | {name: report.rows for name, report in federation.reports.items()}
         self.lost = {name: rows.get(name, 0) for name in names}
@@ -201,9 +201,9 @@ class CausalResult(Result):
     outcome: Outcome = field(default_factory=Outcome)
 
 
-def numbers_of(record: Record) -> dict[str, records.Number]:
-    """Return the numbers of an exchange's record, as Flower keeps metrics."""
-    return {name: value for name, value in record.items() if isinstance(value, int | float)}
+def numbers_of(entry: Entry) -> dict[str, records.Number]:
+    """Return the numbers of an exchange's entry, as Flower keeps metrics."""
+    return {name: value for name, value in entry.items() if isinstance(value, int | float)}
 
 
 def weights_of(graph: CausalGraph | None) -> ArrayRecord:

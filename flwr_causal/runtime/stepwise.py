@@ -187,8 +187,8 @@ class Stepwise:
             replies=[Arrival(party, {}) for party in parties],
         )
         info = self.session.close(self.round, Replies(tuple(sent), means))
-        record = self.session.recorded(self.round.exchange, info, collected, self.started)
-        self.metrics.update(MetricRecord(numbers_of(record)))
+        entry = self.session.recorded(self.round.exchange, info, collected, self.started)
+        self.metrics.update(MetricRecord(numbers_of(entry)))
 
     def _check_replies(self, contents: list[RecordDict]) -> None:
         """Refuse undeclared parts of replies; the error cannot name the party."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Never, TypedDict
 
-from flwr_causal.core.interventions.targets import TargetRecord
+from flwr_causal.core.interventions.targets import TargetEntry
 from flwr_causal.runtime.influence import Change
 
 
-class FailureRecord(TypedDict):
+class FailureEntry(TypedDict):
     """A reply that is missing in an exchange.
 
     Attributes
@@ -23,14 +23,14 @@ class FailureRecord(TypedDict):
     reason: str
 
 
-class NumberedRecord(TypedDict):
+class NumberedEntry(TypedDict):
     """What has the number of an exchange."""
 
     round: int
 
 
-class ExchangeRecord(NumberedRecord, total=False):
-    """The record of an exchange in the history; a method adds keys of its own.
+class ExchangeEntry(NumberedEntry, total=False):
+    """The entry of an exchange in the history; a method adds keys of its own.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class ExchangeRecord(NumberedRecord, total=False):
     edges: int
 
 
-class GuaranteeRecord(TypedDict):
+class GuaranteeEntry(TypedDict):
     """A guarantee of differential privacy; a mechanism adds keys of its own.
 
     Attributes
@@ -101,7 +101,7 @@ class GuaranteeRecord(TypedDict):
     estimated_scales: list[str]
 
 
-class ColumnRecord(TypedDict, total=False):
+class ColumnEntry(TypedDict, total=False):
     """What is known of a column: its kind; and mean and standard deviation over all rows."""
 
     kind: str
@@ -109,7 +109,7 @@ class ColumnRecord(TypedDict, total=False):
     deviation: float | None
 
 
-class CalibrationRecord(TypedDict):
+class CalibrationEntry(TypedDict):
     """How often predictions of about one probability are right, in how many rows."""
 
     probability: float
@@ -117,7 +117,7 @@ class CalibrationRecord(TypedDict):
     rows: float
 
 
-class ScoreRecord(TypedDict, total=False):
+class ScoreEntry(TypedDict, total=False):
     """Metrics that reports show; beside these keys are others."""
 
     shd: float
@@ -134,18 +134,18 @@ class ScoreRecord(TypedDict, total=False):
     macro_f1: float
     auroc: float
     solver: str
-    calibration: list[CalibrationRecord]
+    calibration: list[CalibrationEntry]
 
 
-class MetricsRecord(ScoreRecord, total=False):
+class MetricsEntry(ScoreEntry, total=False):
     """Metrics of a run, of the pooled rows, of each party alone (means), and of a query."""
 
-    pooled: ScoreRecord | None
-    alone: ScoreRecord | None
-    query: ScoreRecord | None
+    pooled: ScoreEntry | None
+    alone: ScoreEntry | None
+    query: ScoreEntry | None
 
 
-class LeafRecord(TypedDict):
+class LeafEntry(TypedDict):
     """What leaves a party in an exchange."""
 
     name: str
@@ -155,30 +155,30 @@ class LeafRecord(TypedDict):
     rows: str
 
 
-class ContractRecord(TypedDict):
+class ContractEntry(TypedDict):
     """An exchange of the method's contract."""
 
     name: str
-    leaves: list[LeafRecord]
+    leaves: list[LeafEntry]
 
 
-class AboutRecord(TypedDict, total=False):
+class AboutEntry(TypedDict, total=False):
     """What the docstring and the contract of the method say."""
 
     summary: str
     description: str
     references: list[str]
-    exchanges: list[ContractRecord]
+    exchanges: list[ContractEntry]
 
 
 #: The forms of the entries of ``run.json`` that reports look into, and of the history.
 FORMS: dict[str, Any] = {
-    "about": AboutRecord,
-    "columns": dict[str, ColumnRecord],
-    "failures": list[FailureRecord],
-    "history": list[ExchangeRecord],
+    "about": AboutEntry,
+    "columns": dict[str, ColumnEntry],
+    "failures": list[FailureEntry],
+    "history": list[ExchangeEntry],
     "influence": dict[str, Change],
-    "metrics": MetricsRecord,
-    "targets": list[TargetRecord] | None,
-    "privacy": GuaranteeRecord | dict[str, Never],
+    "metrics": MetricsEntry,
+    "targets": list[TargetEntry] | None,
+    "privacy": GuaranteeEntry | dict[str, Never],
 }

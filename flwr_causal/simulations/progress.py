@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
-    Record = dict[str, Any]
+    Entry = dict[str, Any]
 
 SCHEMA, PARTIES, SERVER = (
     "the parties agree on columns",
@@ -45,7 +45,7 @@ class Bar:
         """Show what is computed now."""
         self._progress.update(self._task, description=now)
 
-    def after_exchange(self, record: Record) -> None:
+    def after_exchange(self, entry: Entry) -> None:
         """Count an exchange."""
         self._progress.update(self._task, advance=1)
 

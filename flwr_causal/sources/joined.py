@@ -11,7 +11,7 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.limits import least_eigenvalue
-from flwr_causal.core.linear.moments import Moments, pairwise
+from flwr_causal.core.linear.moments import SampleMoments, pairwise
 from flwr_causal.data.series.levels import OWN_LEVELS
 from flwr_causal.doubts.tables import doubts_by
 from flwr_causal.errors import DataError, FederationError
@@ -241,24 +241,24 @@ class JoinedMoments:
     counts: IntArray
     differing: tuple[str, ...]
 
-    def moments(self, replicate: int = 0) -> Moments:
+    def moments(self, replicate: int = 0) -> SampleMoments:
         """Return the moments of the scaled columns; of the rows of a replicate from 1 on.
 
         The number of rows is that of the pair of columns that is known in the fewest.
         """
         return self._moments(replicate and self.plan.num_folds + replicate)
 
-    def folds(self) -> list[Moments]:
+    def folds(self) -> list[SampleMoments]:
         """Return the moments of each fold of the rows; without folds, the moments of all rows."""
         return [self._moments(1 + k) for k in range(self.plan.num_folds)] or [self.moments()]
 
-    def _moments(self, number: int) -> Moments:
+    def _moments(self, number: int) -> SampleMoments:
         counts = self.counts[number]
         mean, second = pairwise(self.products[number], self.sums[number], counts)
         if not self.complete:
             least = self._eigenvalues[0] if number == 0 else np.linalg.eigvalsh(second)[0]
             second = least_eigenvalue(second, 1 / counts.min()) if least <= 0 else second
-        return Moments(int(counts.min()), mean, second, self.holders.names)
+        return SampleMoments(int(counts.min()), mean, second, self.holders.names)
 
     @cached_property
     def _eigenvalues(self) -> FloatArray:
@@ -403,12 +403,14 @@ def joined_products(
     )
 
 
-def _products(moments: Moments, num_rows: int, level: FloatArray, units: FloatArray) -> FloatArray:
+def _products(
+    moments: SampleMoments, num_rows: int, level: FloatArray, units: FloatArray
+) -> FloatArray:
     """Return the products of rows [1, z] over the number of all rows, from a fold's moments.
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         Of the s columns.
     num_rows : int
         Of all folds.
@@ -419,14 +421,14 @@ def _products(moments: Moments, num_rows: int, level: FloatArray, units: FloatAr
     return np.asarray(moments.n / num_rows * in_new_units(products, units))
 
 
-def _joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:
+def _joined_agreement(agreement: Agreement, moments: SampleMoments, level: FloatArray) -> Agreement:
     """Return the agreement with means, variances and rows of the joined rows.
 
     Parameters
     ----------
     agreement : Agreement
         Of the parties' own rows.
-    moments : Moments
+    moments : SampleMoments
         Of columns that are centred and scaled by it; lags are after them.
     level : ndarray of shape (d,)
         What is to be subtracted yet; variances are mean squares about it.

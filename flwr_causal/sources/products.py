@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
     from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity
     from flwr_causal.data.check.agreement import Agreement
 
@@ -118,7 +118,7 @@ class Products:
         }
 
     @cached_property
-    def moments(self) -> Moments | list[Moments]:
+    def moments(self) -> SampleMoments | list[SampleMoments]:
         """Moments of all rows; under interventions one for each variable.
 
         Those are of the rows in which the variable is no target.

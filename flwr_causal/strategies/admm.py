@@ -309,7 +309,7 @@ def consensus_of_parties(
     options: ADMMOptions,
     agreement: Agreement,
     start: FloatArray | None,
-    next_problem: Callable[[admm.ServerProblem, admm.State], admm.ServerProblem],
+    next_problem: Callable[[admm.ServerProblem, admm.ServerState], admm.ServerProblem],
     *,
     with_own: bool,
 ) -> Steps:

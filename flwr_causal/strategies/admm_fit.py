@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.design import Design
     from flwr_causal.core.consensus import admm
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.sources.products import Products
 
@@ -158,7 +158,7 @@ class AdmmFit:
         return np.asarray(raw.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
 
     @property
-    def total(self) -> list[Moments] | None:
+    def total(self) -> list[SampleMoments] | None:
         """Each variable's moments of the rows, NaN outside of families; None before the refit."""
         if self.products is None:
             return None

@@ -63,7 +63,7 @@ class CausalStrategy(FedAvg, CausalMethod):
 
     A subclass sets ``contract``, and ``options_type`` to a frozen dataclass of its options; it
     implements :meth:`train`, a generator that reads as the paper's algorithm. Everything else, from
-    the schema exchange to the record of each exchange, is done by
+    the schema exchange to the entry of each exchange in the history, is done by
     :func:`flwr_causal.strategies.run`. Where the contract averages, ``aggregate_train`` is FedAvg's
     own, so that Flower's differential-privacy wrappers add their noise to the mean before the
     method's step.
@@ -455,9 +455,9 @@ class CausalStrategy(FedAvg, CausalMethod):
             raise ConfigError(_of_start(str(error), given)) from error
         result = CausalResult()
 
-        def on_round(record: dict[str, Any]) -> None:
-            number: int = record["round"]
-            result.train_metrics_clientapp[number] = MetricRecord(numbers_of(record))
+        def on_round(entry: dict[str, Any]) -> None:
+            number: int = entry["round"]
+            result.train_metrics_clientapp[number] = MetricRecord(numbers_of(entry))
             evaluate(number, weights_of(self.state.result.graph if self.state else None))
 
         def evaluate(number: int, arrays: ArrayRecord) -> None:

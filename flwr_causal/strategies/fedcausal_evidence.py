@@ -52,17 +52,17 @@ class Searched(NamedTuple):
     ----------
     problem : SearchProblem
         Background knowledge and limits.
-    searches : tuple of State
+    searches : tuple of SearchState
     known : mapping of (variable, parents) to float
         The evidence of all exchanges so far, in nats.
     """
 
     problem: evidence_search.SearchProblem
-    searches: tuple[evidence_search.State, ...]
+    searches: tuple[evidence_search.SearchState, ...]
     known: Cache
 
     @property
-    def best(self) -> evidence_search.State:
+    def best(self) -> evidence_search.SearchState:
         """The search of highest evidence."""
         return evidence_search.more_probable(self.searches, self.problem)
 

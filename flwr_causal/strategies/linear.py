@@ -13,7 +13,12 @@ from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge, as_knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
-from flwr_causal.core.linear.moments import Moments, data_scale, distinct, moments_of_variables
+from flwr_causal.core.linear.moments import (
+    SampleMoments,
+    data_scale,
+    distinct,
+    moments_of_variables,
+)
 from flwr_causal.core.linear.regression import implied_noise
 from flwr_causal.core.linear.stability import order_search
 from flwr_causal.core.options import MOST, bounded, require
@@ -434,7 +439,7 @@ class LinearOptions(CausalOptions):
         if self.standardize:
             scale = np.concatenate(rows).std(axis=0)
             rows = [part / scale for part in rows]
-        parties = [Moments.from_rows(part, names) for part in rows if len(part)]
+        parties = [SampleMoments.from_rows(part, names) for part in rows if len(part)]
         with single_threaded():
             pooled = all_data(parties, order_search)
             return Baselines(pooled, alone(parties, order_search), "order search")
@@ -487,7 +492,7 @@ class InterventionOptions(Acted, LinearOptions):
 def fitted_system(
     agreement: Agreement,
     scale: FloatArray,
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     graph: CausalGraph,
 ) -> LinearModel:
     """Return the least-squares system of a graph, with lags or without, in the data's units.
@@ -498,7 +503,7 @@ def fitted_system(
         Columns and means.
     scale : ndarray of shape (d,)
         Divisors of the variables.
-    moments : Moments or sequence of Moments
+    moments : SampleMoments or sequence of SampleMoments
         Moments of the m columns, centred and scaled, or one for each variable; only entries within
         families (a variable and its parents) are read.
     graph : CausalGraph
@@ -514,13 +519,13 @@ def divisors(variance: FloatArray, standardize: bool) -> FloatArray:
 
 
 def in_units(
-    moments: Moments | Sequence[Moments], level: FloatArray, scale: FloatArray
-) -> list[Moments]:
+    moments: SampleMoments | Sequence[SampleMoments], level: FloatArray, scale: FloatArray
+) -> list[SampleMoments]:
     """Return the moments of each variable in the units of the data.
 
     Parameters
     ----------
-    moments : Moments or sequence of Moments
+    moments : SampleMoments or sequence of SampleMoments
         Moments of rows centred by ``level`` and divided by ``scale``, or one for each variable.
     level, scale : ndarray of shape (m,)
         Of the moments' first m columns; further columns are left out.

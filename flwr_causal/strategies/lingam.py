@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import bounded
 from flwr_causal.core.series.design import lagged_graph
@@ -149,7 +149,7 @@ class Lingam(CausalStrategy):
         masks, d = self.options.masks(agreement), len(agreement.names)
         pooled = yield from exact_products(agreement, self.options.design(agreement))
         agreement, moments = pooled.agreement, pooled.moments
-        assert isinstance(moments, Moments)  # there are no interventions
+        assert isinstance(moments, SampleMoments)  # there are no interventions
         moments.require_varying()
         own = separation(
             moments.second,

@@ -16,7 +16,7 @@ from flwr_causal.core.interventions.local_graphs import (
     varying,
 )
 from flwr_causal.core.interventions.targets import own_mechanisms, told_directions
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.series.design import (
@@ -74,7 +74,7 @@ class OwnSearch(NamedTuple):
     widths: Sequence[int]
     weights: Callable[[BoolArray], FloatArray]
     search: Search
-    graph: Callable[[Moments, OwnMechanisms, BoolArray], CausalGraph]
+    graph: Callable[[SampleMoments, OwnMechanisms, BoolArray], CausalGraph]
 
 
 def local_graphs(
@@ -110,7 +110,7 @@ def local_graphs(
     weights, graphs, own = kind.weights(common), {}, {}
     for party, one, differs in zip(parts, products, acted, strict=True):
         rows = float(one[0, 0])
-        moments = Moments.from_products(round(rows), one / rows, kind.columns)
+        moments = SampleMoments.from_products(round(rows), one / rows, kind.columns)
         found = own_graph(moments, weights, differs, masks, kind.widths, kind.search)
         moments, turned = varying(moments, kind.widths), open_directions(marks, differs, masks)
         graphs[party] = kind.graph(moments, found, turned)
@@ -132,7 +132,7 @@ def _in_common_directions(
 def _of_weights(graph: CausalGraph, masks: EdgeMasks, names: tuple[str, ...]) -> OwnSearch:
     """Return how graphs of weights are found, with the names and lags of the common one."""
 
-    def own(_: Moments, found: OwnMechanisms, __: BoolArray) -> CausalGraph:
+    def own(_: SampleMoments, found: OwnMechanisms, __: BoolArray) -> CausalGraph:
         weights = edge_weights(found.graph, found.weights)
         if graph.lagged is None:
             return CausalGraph(graph.names, weights, required=masks.required)

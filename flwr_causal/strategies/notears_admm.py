@@ -195,14 +195,16 @@ class NotearsADMM(CausalStrategy):
         return replace(result, model=model, privacy=privacy)
 
     @step(consensus.ROUND.when)
-    def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
+    def next_problem(
+        self, problem: admm.ServerProblem, state: admm.ServerState
+    ) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 
         Parameters
         ----------
         problem : ServerProblem
             Of the last round.
-        state : State
+        state : ServerState
             After it, with W as ``weights``, shape (1, d, d).
         """
         return problem

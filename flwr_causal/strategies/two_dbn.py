@@ -297,14 +297,16 @@ class TwoDBN(CausalStrategy):
         )
 
     @step(ROUND.when)
-    def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
+    def next_problem(
+        self, problem: admm.ServerProblem, state: admm.ServerState
+    ) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 
         Parameters
         ----------
         problem : ServerProblem
             Of the last round.
-        state : State
+        state : ServerState
             After it, with W as ``weights``, shape (1, m, d).
         """
         return problem

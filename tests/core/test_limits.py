@@ -37,7 +37,7 @@ from flwr_causal.core.limits import (
     steps,
 )
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish
 from flwr_causal.core.linear.solution import refit_support
@@ -87,7 +87,7 @@ def masks_of(d):
 
 
 ROWS = chain()
-MOMENTS = Moments.from_rows(ROWS)
+MOMENTS = SampleMoments.from_rows(ROWS)
 FOLDS = series_folds()
 DENSE = np.random.default_rng(1).standard_normal((6, 6))
 GRAPH = np.triu(np.ones((6, 6), dtype=bool), 1)

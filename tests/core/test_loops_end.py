@@ -23,7 +23,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.interventions import kept, targets
 from flwr_causal.core.limits import deadline
 from flwr_causal.core.linear import lingam, notears, order_search, polish
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 
 GRAPH = np.triu(np.ones((3, 3), dtype=bool), 1)
 
@@ -37,7 +37,7 @@ def rows_of(seed=0, d=3, n=200):
 
 
 ROWS = rows_of()
-MOMENTS = Moments.from_rows(ROWS)
+MOMENTS = SampleMoments.from_rows(ROWS)
 
 
 def products(parties=4):

@@ -8,7 +8,7 @@ from flwr_causal.core.ges.ancestral_search import HiddenCauses
 from flwr_causal.core.graphs.equivalence import cpdag, reversible
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.check.rules import FactRule, told
 from flwr_causal.data.synthetic.random_graphs import random_graph
@@ -222,7 +222,7 @@ def of_state(slope):
     """A number that moves the probability of a state by so much a standard deviation."""
     variables = (Number("x", 0.0, 1.0), Category("y", ("no", "yes")))
     second = np.array([[1.0, slope], [slope, 0.25]])
-    moments = Moments(1000, np.array([0.0, 0.5]), second, ("x", "y=yes"))
+    moments = SampleMoments(1000, np.array([0.0, 0.5]), second, ("x", "y=yes"))
     return {"variables": variables, "moments": moments, "edges": np.array([[0, 1], [0, 0]], bool)}
 
 

@@ -6,7 +6,7 @@ from flwr_causal_field import peri
 
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.simulations import simulate
 from flwr_causal.solvers import ges
 from flwr_causal.testing import check_method
@@ -70,7 +70,7 @@ def test_the_largest_regret_decides():
     parties = [rows_of(seed, n)[0] for seed, n in ((0, 400), (1, 60), (2, 150))]
     run = simulate(peri.PERI(), parties, client=peri.PERIClient)
     dag = run.graph.to_dag().adjacency
-    moments = [Moments.from_rows(rows) for rows in parties]
+    moments = [SampleMoments.from_rows(rows) for rows in parties]
     regrets = [
         gaussian_bic(own, dag) - gaussian_bic(own, ges(own, "gaussian-bic").to_dag().adjacency)
         for own in moments

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 
 
@@ -29,4 +29,4 @@ def random_rows(seed, n, d, order):
 def moments_of(rows, d):
     """Moments of stacked rows under the names of their columns."""
     names = lagged_names([f"x{j}" for j in range(d)], rows.shape[1] // d - 1)
-    return Moments.from_rows(rows, names)
+    return SampleMoments.from_rows(rows, names)

@@ -17,7 +17,7 @@ from flwr_causal.core.graphs.fit_check import tests_table as table_of
 from flwr_causal.core.graphs.independence import PairTest
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear.independence import NumberTests
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.summary import describe_run
 from flwr_causal.reports.trust import Trust
@@ -98,7 +98,7 @@ def pair_and(n, left_out, rng):
     second = mixing @ wishart(n - 1, np.eye(3), seed=rng).rvs() @ mixing.T / n
     edges = np.zeros((3, 3), dtype=bool)
     edges[1, 2] = True
-    return check(NumberTests(Moments(n, np.zeros(3), second, tuple("abc")), 3), edges)
+    return check(NumberTests(SampleMoments(n, np.zeros(3), second, tuple("abc")), 3), edges)
 
 
 @pytest.mark.parametrize("n", [100, 100_000])

@@ -13,7 +13,7 @@ from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.resampling import Draw, block_length
@@ -28,8 +28,7 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.runtime.training import drawn_parties
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
-from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Result
-from flwr_causal.strategies import Moments as MomentsStrategy
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Moments, Result
 from flwr_causal.testing import check_method
 from flwr_causal.testing.checks import CHECKS
 from flwr_causal.testing.subject import CheckSkippedError, Spy, Subject
@@ -85,7 +84,7 @@ def test_a_replicate_is_the_pooled_bootstrap_of_one_party():
     run = simulate("moments", [frame], replicates=R)
     key, found = int(digest(read_table(frame), "rows 0"), 16), []
     for replicate in range(1, R + 1):
-        moments = Moments.from_rows(frame.iloc[Draw(key, replicate).rows(len(frame))], frame)
+        moments = SampleMoments.from_rows(frame.iloc[Draw(key, replicate).rows(len(frame))], frame)
         found.append(search_orders(moments, Knowledge().masks(tuple(frame))).best.adjacency)
     np.testing.assert_allclose(run.graph.confidence, np.mean(found, axis=0))
 
@@ -213,14 +212,13 @@ def test_methods_without_a_graph_and_privacy_wrappers_are_refused():
     from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
     from flwr_causal.simulations import LocalGrid
-    from flwr_causal.strategies import Moments as MomentsStrategy
-    from flwr_causal.strategies import run
+    from flwr_causal.strategies import Moments, run
 
     with pytest.raises(ConfigError, match="'replicates' is 3, which is for methods that return"):
         simulate("fedpc", FRAMES, replicates=3)
     with pytest.raises(ConfigError, match=r"'replicates'.* must be from 0 to"):
         simulate("moments", FRAMES, replicates=-1)
-    method = MomentsStrategy(replicates=2)
+    method = Moments(replicates=2)
     wrapper = DifferentialPrivacyServerSideFixedClipping(method, 0.1, 1.0, 3)
     with pytest.raises(ConfigError, match="replicates"):
         run(method, LocalGrid(app_of(FRAMES), 3), strategy=wrapper)
@@ -398,7 +396,7 @@ def test_a_replicate_of_parties_is_that_of_a_run_of_them_alone():
         products = np.average(sums, axis=0, weights=rows)
         mean = products[0, 1:]
         second = products[1:, 1:] - np.outer(mean, mean)
-        moments = Moments(sum(rows), mean, second, ("x0", "x1", "x2", "x3"))
+        moments = SampleMoments(sum(rows), mean, second, ("x0", "x1", "x2", "x3"))
         shares += search_orders(moments, EdgeMasks.free(4), least_effect=0.1).best.adjacency / 2
     np.testing.assert_array_equal(run.graph.confidence, shares)
 
@@ -434,7 +432,7 @@ def test_parties_are_drawn_in_runs_of_all_kinds(method, options):
 )
 def test_draws_of_parties_need_replicates_and_single_replies(options, remedy):
     with pytest.raises(ConfigError, match=rf"'resample' is 'parties'; it must be {remedy}\."):
-        MomentsStrategy(resample="parties", **{"replicates": 2, **options})
+        Moments(resample="parties", **{"replicates": 2, **options})
 
 
 def test_a_replicate_whose_parties_do_not_reply_has_failed():

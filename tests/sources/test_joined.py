@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from pooled import pooled, products
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.sources.joined import _products
 
 NAMES = list("abcd")
@@ -130,5 +130,5 @@ def test_a_replicate_is_drawn_from_all_folds():
 def test_products_of_a_fold_by_hand():
     x = RNG.normal(size=(6, 2)) + 3
     level, units = np.array([1.0, 2.0]), np.array([0.5, 4.0])
-    found = _products(Moments.from_rows(x), 15, level, units)
+    found = _products(SampleMoments.from_rows(x), 15, level, units)
     np.testing.assert_allclose(found, products((x - level) * units) / 15, atol=1e-12)

@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from lagged_systems import simulate_series
 
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import ConfigError, DataError
@@ -117,7 +117,9 @@ def test_a_run_says_whether_its_graph_fits_and_what_is_doubtful(tmp_path):
     run = simulate("moments", parties(), seed=0)
     run.save(tmp_path)
     check, loaded = run.fit_check(), Run.load(tmp_path).fit_check()
-    pooled = fit(Moments.from_rows(np.concatenate(parties())), run.graph.adjacency).fit_check()
+    pooled = fit(
+        SampleMoments.from_rows(np.concatenate(parties())), run.graph.adjacency
+    ).fit_check()
     np.testing.assert_allclose(check.p_value, pooled.p_value)
     np.testing.assert_allclose(loaded.p_value, check.p_value)
     assert len(check.independencies) == 10 - run.graph.num_edges
@@ -165,7 +167,7 @@ def test_each_partys_moments_are_those_of_its_rows(method, options, tmp_path):
     known = run.model.party_moments
     assert list(known) == list(run.parties)
     for part, own in zip(parts, known.values(), strict=True):
-        exact = Moments.from_rows(part)
+        exact = SampleMoments.from_rows(part)
         np.testing.assert_allclose(own.second, exact.second, rtol=1e-6, atol=1e-8)
         if options.get("center") == "global":  # else levels differ, and are left out
             np.testing.assert_allclose(own.mean, exact.mean)
@@ -191,7 +193,7 @@ def test_series_and_their_errors_by_party():
     run = simulate("moments", parts, order=1, seed=0)
     rows = [lagged_rows(part, 1) for part in parts]
     for part, own in zip(rows, run.model.party_moments.values(), strict=True):
-        np.testing.assert_allclose(own.second, Moments.from_rows(part).second, rtol=1e-6)
+        np.testing.assert_allclose(own.second, SampleMoments.from_rows(part).second, rtol=1e-6)
     effect = run.model.total_effect("x0", "x1", by_party=True)
     columns = [0, *(run.model.sample_moments.names.index(k) for k in effect.adjustment_set)]
     clusters = np.repeat(range(4), [len(part) for part in rows])

@@ -8,7 +8,7 @@ from worlds_of_blocks import mixed_series
 from flwr_causal import Knowledge, simulate
 from flwr_causal.core.blocks.design import column_names, design, with_lags
 from flwr_causal.core.blocks.search import BlockProblem
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT
 from flwr_causal.core.series.design import knowledge_masks, lagged_rows
 from flwr_causal.errors import ConfigError, DataError
@@ -42,7 +42,7 @@ def central(series, order=1, functions=1):
     rows = lagged_rows(pieces, order)
     return (
         BlockProblem.of(
-            Moments.from_rows(rows, column_names(lagged)),
+            SampleMoments.from_rows(rows, column_names(lagged)),
             [one.width for one in lagged],
             tuple(training),
             knowledge_masks(None, tuple(training), order),

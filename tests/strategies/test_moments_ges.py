@@ -12,8 +12,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments as PooledMoments
-from flwr_causal.core.linear.moments import merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.run import Run
@@ -21,7 +20,7 @@ from flwr_causal.simulations import simulate
 
 FED = make_federation(d=7, n=400, parties=3, seed=2)
 NAMES = tuple(FED.tables[0].columns)
-POOLED = PooledMoments.from_rows(FED.pooled, NAMES)
+POOLED = SampleMoments.from_rows(FED.pooled, NAMES)
 
 
 def found(tables=FED.tables, **options):
@@ -88,10 +87,10 @@ def test_a_limit_on_parents(plain):
 def test_levels_of_parties_can_be_left_out(plain):
     shifted = [table + 10.0 * k for k, table in enumerate(FED.tables)]
     centred = found(shifted, center="party")
-    own = [PooledMoments.from_rows(table.to_numpy(), NAMES) for table in FED.tables]
-    within = merge([PooledMoments(one.n, np.zeros(7), one.second, NAMES) for one in own])
+    own = [SampleMoments.from_rows(table.to_numpy(), NAMES) for table in FED.tables]
+    within = merge([SampleMoments(one.n, np.zeros(7), one.second, NAMES) for one in own])
     rows = within.n - len(own) + 1
-    within = PooledMoments(rows, within.mean, within.second * within.n / rows, NAMES)
+    within = SampleMoments(rows, within.mean, within.second * within.n / rows, NAMES)
     assert np.array_equal(centred.graph.adjacency, class_of_rows(within).marks)
     assert np.array_equal(found(shifted).graph.adjacency, centred.graph.adjacency)
     assert found(shifted, center="global").graph.num_edges > plain.graph.num_edges

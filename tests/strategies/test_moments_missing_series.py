@@ -6,7 +6,7 @@ import pytest
 from worlds_of_blocks import mixed_series
 
 from flwr_causal import DataError, simulate
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.data.synthetic.series import federated_dynamic
 
@@ -117,5 +117,5 @@ def test_moments_of_the_lagged_design_know_their_rows():
     seen = (~np.isnan(stacked)).astype(float)
     np.testing.assert_allclose(run.model.sample_moments.together, seen.T @ seen)
     assert run.num_rows <= rows
-    assert isinstance(run.model.sample_moments, Moments)
+    assert isinstance(run.model.sample_moments, SampleMoments)
     assert isinstance(parties[0][0], pd.DataFrame)

@@ -7,7 +7,7 @@ from federations import spy
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
-from flwr_causal.core.linear.moments import Moments as CoreMoments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.series.design import knowledge_masks, lagged_names, lagged_rows
 from flwr_causal.core.series.partial_correlation import partial_correlation
@@ -30,7 +30,7 @@ def moments(parties=PARTIES, order=1, **options):
 
 def pooled(order=1, series=SERIES):
     rows = lagged_rows([one[list(NAMES)].to_numpy() for one in series], order)
-    return CoreMoments.from_rows(rows, lagged_names(NAMES, order))
+    return SampleMoments.from_rows(rows, lagged_names(NAMES, order))
 
 
 def stacked(graph):

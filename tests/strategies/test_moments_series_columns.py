@@ -8,7 +8,7 @@ from lagged_systems import simulate_series
 from sweeps import sweep
 
 from flwr_causal import simulate
-from flwr_causal.core.linear.moments import Moments as CoreMoments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.series.design import knowledge_masks, lagged_names, lagged_rows
@@ -246,7 +246,7 @@ def test_replicates_draw_rows_with_their_lags(table):
     masks, names = knowledge_masks(None, NAMES, 1), lagged_names(NAMES, 1)
     shares = np.zeros((12, 6))
     for weights in plan.weights(5, 3)[1:]:
-        drawn = CoreMoments.from_rows(np.repeat(rows, weights, axis=0), names)
+        drawn = SampleMoments.from_rows(np.repeat(rows, weights, axis=0), names)
         best = search_orders(drawn, masks, num_targets=6).best.adjacency
         shares += (np.abs(least_squares(drawn, best)[0][:, :6]) > LAGGED_THRESHOLD) / 5
     assert len(np.unique(shares)) > 2
@@ -296,7 +296,7 @@ def test_folds_of_several_series_are_stretches_of_the_first_partys_rows(table):
     )
     centred = rows - rows.mean(axis=0)
     folds = [
-        CoreMoments(len(part), np.zeros(12), part.T @ part / len(part), lagged_names(NAMES, 1))
+        SampleMoments(len(part), np.zeros(12), part.T @ part / len(part), lagged_names(NAMES, 1))
         for part in np.array_split(centred, 5)
     ]
     trials = select(folds, 6, methods=("lasso",), orders=(1,))

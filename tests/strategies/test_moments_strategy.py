@@ -7,7 +7,7 @@ from federations import make_federation, spy
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments as PooledMoments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, run
@@ -15,7 +15,7 @@ from flwr_causal.strategies import Moments, run
 FED = make_federation(d=6, n=211, parties=3, seed=1)
 TABLES = FED.tables
 NAMES = tuple(TABLES[0].columns)
-POOLED = PooledMoments.from_rows(FED.pooled, NAMES)
+POOLED = SampleMoments.from_rows(FED.pooled, NAMES)
 
 
 def second_of(tables, **options):
@@ -104,7 +104,7 @@ def bic_of(graph):
 
 def test_the_sparsity_is_chosen_by_the_bic():
     tables = make_federation(d=6, n=60, parties=3, seed=4).tables
-    pooled = PooledMoments.from_rows(np.concatenate([t.to_numpy() for t in tables]), NAMES)
+    pooled = SampleMoments.from_rows(np.concatenate([t.to_numpy() for t in tables]), NAMES)
     outcome = run(Moments(sparsity="bic"), spy(tables))
     chosen = gaussian_bic(pooled, outcome.graph.adjacency)
     auto = run(Moments(solver="dagma"), spy(tables)).history[0]["sparsity"]

@@ -11,7 +11,7 @@ from server_states import states_of
 from flwr_causal.core.consensus import admm as admm_core
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import NotearsADMM, run
@@ -215,7 +215,7 @@ def test_sparsity_by_number():
 def test_the_bic_is_at_least_as_good_as_the_automatic_sparsity(seed):
     tables = make_federation(d=8, n=48, parties=3, seed=seed).tables
     rows = np.concatenate([table.to_numpy() for table in tables])
-    pooled = Moments.from_rows(rows, tuple(tables[0].columns))
+    pooled = SampleMoments.from_rows(rows, tuple(tables[0].columns))
     chosen, auto = (
         gaussian_bic(pooled, graph_of(tables, sparsity=s, early_stop=False, search=False).adjacency)
         for s in ("bic", "auto")

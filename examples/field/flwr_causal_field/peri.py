@@ -24,7 +24,7 @@ from flwr_causal.app.methods import Method
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.core.graphs.equivalence import consistent_extension, cpdag, skeleton
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
 from flwr_causal.solvers import ges
 from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Note, Result
@@ -46,7 +46,7 @@ class PERIClient(CausalClient):
 
     def own(self) -> Any:
         """Return the party's moments, and the score of the graph that it finds by GES."""
-        moments = Moments.from_rows(self.rows(), self.setup.names)
+        moments = SampleMoments.from_rows(self.rows(), self.setup.names)
         return moments, gaussian_bic(moments, ges(moments, "gaussian-bic").to_dag().adjacency)
 
     @answers(REGRETS)

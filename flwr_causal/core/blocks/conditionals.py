@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 #: Rows that are added to each state, spread over the configurations of the cause.
 PRIOR_ROWS = 1.0
@@ -60,14 +60,17 @@ class BlockConditional(NamedTuple):
 
 
 def conditional(
-    variables: Sequence[Variable], moments: Moments, given: Sequence[int] | IntArray, target: int
+    variables: Sequence[Variable],
+    moments: SampleMoments,
+    given: Sequence[int] | IntArray,
+    target: int,
 ) -> BlockConditional:
     """Return the distribution of a variable given others.
 
     Parameters
     ----------
     variables : sequence of Number or Category
-    moments : Moments
+    moments : SampleMoments
         Of all columns; those of a variable lie side by side.
     given : sequence of int
         Places of the variables that are given.
@@ -84,13 +87,13 @@ def conditional(
     return _discriminant(moments, others, own)
 
 
-def _regression(moments: Moments, others: IntArray, own: int) -> BlockConditional:
+def _regression(moments: SampleMoments, others: IntArray, own: int) -> BlockConditional:
     weights, left = regress(moments.second, others, own)
     offset = moments.mean[own] - moments.mean[others] @ weights
     return BlockConditional(np.array([offset]), weights[:, None], float(np.sqrt(left)))
 
 
-def _discriminant(moments: Moments, others: IntArray, own: IntArray) -> BlockConditional:
+def _discriminant(moments: SampleMoments, others: IntArray, own: IntArray) -> BlockConditional:
     shares, cross = _states(moments, others, own)
     means = moments.mean[others][:, None] + cross / shares
     among = moments.second[np.ix_(others, others)]
@@ -99,7 +102,7 @@ def _discriminant(moments: Moments, others: IntArray, own: IntArray) -> BlockCon
     return BlockConditional(np.log(shares) - 0.5 * (means * weights).sum(axis=0), weights, 0.0)
 
 
-def _shares(moments: Moments, others: IntArray, own: IntArray) -> BlockConditional:
+def _shares(moments: SampleMoments, others: IntArray, own: IntArray) -> BlockConditional:
     shares, cross = _states(moments, others, own)
     joint = cross + np.outer(moments.mean[others], shares)
     joint = np.vstack([joint, shares - joint.sum(axis=0)])
@@ -108,7 +111,9 @@ def _shares(moments: Moments, others: IntArray, own: IntArray) -> BlockCondition
     return BlockConditional(logs[-1], logs[:-1] - logs[-1], 0.0)
 
 
-def _states(moments: Moments, others: IntArray, own: IntArray) -> tuple[FloatArray, FloatArray]:
+def _states(
+    moments: SampleMoments, others: IntArray, own: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the states' shares, shape (k,), and covariances of the others with them, (m, k)."""
     shares = moments.mean[own]
     shares = np.append(shares, 1.0 - shares.sum())

@@ -30,7 +30,7 @@ import numpy as np
 from flwr_causal.core.blocks.normal_scores import NormalScores, scores_from_plain
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
 from flwr_causal.core.linear.effects import Blocks
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.nonlinear.basis import SIZE, raw_basis
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.core.ties import whole
@@ -178,8 +178,8 @@ def has_scores(variables: Sequence[Variable]) -> bool:
 
 def blocks_of_columns(
     variables: Sequence[Variable],
-    moments: Moments | Sequence[Moments],
-    parties: Sequence[Moments] = (),
+    moments: SampleMoments | Sequence[SampleMoments],
+    parties: Sequence[SampleMoments] = (),
 ) -> Blocks:
     """Return the moments of the columns of variables, which lie side by side."""
     names = tuple(one.name for one in variables)
@@ -388,7 +388,7 @@ class Design:
         kept = [1, *range(3, products.shape[-1])]  # sqrt(w) [1, z]
         return np.asarray(products[..., kept, :][..., kept] * (pooled[1, 1] / pooled[2, 2]))
 
-    def moments(self, products: FloatArray, num_rows: int) -> Moments:
+    def moments(self, products: FloatArray, num_rows: int) -> SampleMoments:
         """Return the moments of rows from their products, (1 + s, 1 + s) divided by ``num_rows``.
 
         Of marked rows they are about the mean of those with the mark 1: the others are centred.
@@ -396,7 +396,7 @@ class Design:
         (found,) = self.moments_of_sets(products[None], num_rows)
         return found
 
-    def moments_of_sets(self, products: FloatArray, num_rows: int) -> list[Moments]:
+    def moments_of_sets(self, products: FloatArray, num_rows: int) -> list[SampleMoments]:
         """Return the moments of each set of rows that is not empty, all about one mean.
 
         That is the mean of all sets: held-out rows are compared with the intercepts of all rows.
@@ -420,7 +420,7 @@ class Design:
             inner = own[1 + place :, 1 + place :]
             second = inner - about - about.T + count * np.outer(level, level)
             rows = max(whole(num_rows * float(share)), 1)
-            found.append(Moments(rows, level, second / share, self.columns))
+            found.append(SampleMoments(rows, level, second / share, self.columns))
         return found
 
 

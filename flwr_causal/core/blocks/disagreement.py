@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 #: The edge is in a party's own rows above this t statistic in the sign that all rows have.
 SUPPORTED = 1.96
@@ -89,7 +89,7 @@ class _Kind(NamedTuple):
 
 
 def disagreement(
-    variables: Sequence[Variable], parties: Mapping[str, Moments], edges: BoolArray
+    variables: Sequence[Variable], parties: Mapping[str, SampleMoments], edges: BoolArray
 ) -> pd.DataFrame:
     """Compare each party with the others that agree.
 
@@ -97,7 +97,7 @@ def disagreement(
     ----------
     variables : sequence of Number or Category
         The m variables, whose columns lie side by side in the moments.
-    parties : mapping of str to Moments
+    parties : mapping of str to SampleMoments
         Of each party's rows, by name; two or more.
     edges : ndarray of bool, shape (m, d)
         The parents of the first d variables.

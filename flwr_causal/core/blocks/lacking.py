@@ -48,7 +48,7 @@ from flwr_causal.core.blocks.missing import (
 from flwr_causal.core.blocks.search import BlockProblem, edge_costs
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.limits import each, steps
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.ties import as_ranked, is_lower, whole
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def structured(
     names, columns = (tuple(f"{k:06d}" for k in range(m)) for m in (len(widths), sum(widths)))
 
     def searched(second: FloatArray, rows: int, without: BoolArray | None = None) -> BoolArray:
-        moments = Moments(rows, np.zeros(len(second)), second, columns)
+        moments = SampleMoments(rows, np.zeros(len(second)), second, columns)
         left = masks.allowed if without is None else masks.allowed & ~without | masks.required
         own = masks._replace(allowed=left)
         return BlockProblem.of(moments, widths, names, own).best().dag

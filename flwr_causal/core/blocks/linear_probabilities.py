@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 #: A probability is curved if its linear fit leaves 0 to 1 within so many of the fit's standard
 #: deviations. Measured for logistic probabilities of one number (constants 0 to -3, slopes .3 to 4,
@@ -30,7 +30,9 @@ NEAR = 2.5
 
 
 def curved_probabilities(
-    variables: Sequence[Variable], moments: Moments | Sequence[Moments], edges: BoolArray
+    variables: Sequence[Variable],
+    moments: SampleMoments | Sequence[SampleMoments],
+    edges: BoolArray,
 ) -> dict[int, list[int]]:
     """Return the categories whose probabilities are not linear in their causes that are numbers.
 
@@ -38,7 +40,7 @@ def curved_probabilities(
     ----------
     variables : sequence of Number or Category
         m of them: d, and with lags their past.
-    moments : Moments or sequence of Moments
+    moments : SampleMoments or sequence of SampleMoments
         Of all columns; or for each variable those of the rows that inform about its causes.
     edges : ndarray of bool, shape (m, d)
         The causes of the first d variables.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.blocks.missing import MomentEstimate
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 #: Root mean square change of log-odds up to which a Newton step is the last one. Of 0.001 to 1
 #: those up to 0.5 had on average the log-likelihood of convergence on new rows, to 1e-4 (200 worlds
@@ -298,7 +298,9 @@ class Ascent:
 
 
 def init(
-    variables: Sequence[Variable], moments: Moments | Sequence[Moments], members: Sequence[Members]
+    variables: Sequence[Variable],
+    moments: SampleMoments | Sequence[SampleMoments],
+    members: Sequence[Members],
 ) -> list[Ascent]:
     """Return where the fits of categories with causes begin, from second moments."""
     found, own_moments = [], moments_of_variables(moments, len(variables))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.blocks.logistic import Members
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # Searches from the best order with three variables moved.
@@ -37,7 +37,7 @@ NUM_MOVES = 30
 
 def scores_of(
     variables: Sequence[Variable],
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     families: Sequence[Sequence[tuple[int, ...]]],
     costs: FloatArray,
     log_likelihoods: Mapping[Members, float],
@@ -47,7 +47,7 @@ def scores_of(
     Parameters
     ----------
     variables : sequence of Number or Category
-    moments : Moments or sequence of Moments
+    moments : SampleMoments or sequence of SampleMoments
         Of all columns; or one for each variable, of the rows in which it is no target.
     families : sequence of sequence of tuple of int
         Of each child the sets of causes.

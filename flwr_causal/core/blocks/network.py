@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.conditionals import BlockConditional
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 def sampled(
@@ -193,7 +193,7 @@ def tables(
 
 def predicted(
     variables: Sequence[Variable],
-    moments: Moments,
+    moments: SampleMoments,
     dag: BoolArray,
     frame: Any,
     target: int,
@@ -207,7 +207,7 @@ def predicted(
     Parameters
     ----------
     variables : sequence of Number or Category
-    moments : Moments
+    moments : SampleMoments
     dag : ndarray of bool, shape (d, d)
     frame : DataFrame
     target : int

@@ -21,7 +21,7 @@ from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.effects import Blocks
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.independence import BlockTests, NumberTests
-from flwr_causal.core.linear.moments import Moments, as_moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, as_moments, columns_of
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.linear.stability import NUM_DRAWS, redrawn
 from flwr_causal.core.words import by_name
@@ -42,7 +42,7 @@ def pag_search(
     Parameters
     ----------
     moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame.
+        ``SampleMoments``, an ``(n, d)`` array or a data frame.
     knowledge
         Background knowledge. Tiers say that a later variable is no cause of an earlier one, and a
         forbidden edge that there is no effect but through other variables that are seen; a hidden
@@ -88,7 +88,7 @@ class NumberSource(NumberTests, PagSource):
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
     num_draws : int, default 0
     thorough : bool, default True
         As of :func:`~flwr_causal.core.ges.linear_class.class_marks`. Drawn moments need not be: on
@@ -96,7 +96,9 @@ class NumberSource(NumberTests, PagSource):
         good, F1 .90 and .90, with .3 and .4 wrong causes.
     """
 
-    def __init__(self, moments: Moments, num_draws: int = 0, *, thorough: bool = True) -> None:
+    def __init__(
+        self, moments: SampleMoments, num_draws: int = 0, *, thorough: bool = True
+    ) -> None:
         self.thorough = thorough
         self.moments, self.num_draws = moments.subset(by_name(moments.names)), num_draws
         super().__init__(self.moments, self.moments.d)
@@ -142,7 +144,7 @@ class BlockSource(BlockTests, PagSource):
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         Of all columns, those of a variable side by side.
     widths : sequence of int
         Number of columns of each of the d variables.
@@ -155,7 +157,7 @@ class BlockSource(BlockTests, PagSource):
         If a variable has one value.
     """
 
-    def __init__(self, moments: Moments, widths: Sequence[int], names: Sequence[str]) -> None:
+    def __init__(self, moments: SampleMoments, widths: Sequence[int], names: Sequence[str]) -> None:
         order = np.array(by_name(names), dtype=np.intp)
         found = arranged(independent([moments] * len(names), widths, names), order, order)
         self.moments, self.widths = found.moments[0], found.widths

@@ -24,7 +24,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.moments import (
-    Moments,
+    SampleMoments,
     columns_of,
     distinct,
     moments_of_variables,
@@ -89,7 +89,7 @@ class Independent(NamedTuple):
 
     Attributes
     ----------
-    moments : list of Moments
+    moments : list of SampleMoments
         One for each of the d variables. Columns that are determined in its rows alone have the
         second moments 0.
     widths : list of int
@@ -98,7 +98,7 @@ class Independent(NamedTuple):
         How many of them are not determined in the rows of each variable.
     """
 
-    moments: list[Moments]
+    moments: list[SampleMoments]
     widths: list[int]
     sizes: IntArray
 
@@ -152,7 +152,7 @@ def block_search(
     'cpdag'
     """
     variables, rows = design(table, functions)
-    moments = Moments.from_rows(rows, column_names(variables))
+    moments = SampleMoments.from_rows(rows, column_names(variables))
     names = tuple(one.name for one in variables)
     masks = edge_masks(knowledge, names)
     widths = [one.width for one in variables]
@@ -209,7 +209,7 @@ class BlockProblem:
     @classmethod
     def of(
         cls,
-        moments: Moments | Sequence[Moments],
+        moments: SampleMoments | Sequence[SampleMoments],
         widths: Sequence[int],
         names: tuple[str, ...],
         masks: EdgeMasks,
@@ -222,7 +222,7 @@ class BlockProblem:
 
         Parameters
         ----------
-        moments : Moments or sequence of Moments
+        moments : SampleMoments or sequence of SampleMoments
             Of all columns, those of a variable side by side. Or one for each of the d variables, of
             the rows that inform about what causes it (:mod:`core.interventions.moments`).
         widths : sequence of int
@@ -354,7 +354,7 @@ class BlockProblem:
 
 
 def independent(
-    moments: Sequence[Moments], widths: Sequence[int], names: Sequence[str]
+    moments: Sequence[SampleMoments], widths: Sequence[int], names: Sequence[str]
 ) -> Independent:
     """Return the moments without columns that the columns before them in the block determine.
 
@@ -362,7 +362,7 @@ def independent(
 
     Parameters
     ----------
-    moments : sequence of Moments
+    moments : sequence of SampleMoments
         Of all columns, one for each of the first d variables.
     widths : sequence of int
         Of the m blocks.
@@ -421,7 +421,9 @@ def edge_costs(n: float, sizes: Sequence[int] | IntArray) -> FloatArray:
     return np.asarray(bic + GAMMA * math.log(max(by_variable.shape[1], 1)))
 
 
-def _starts(moments: Moments, widths: Sequence[int], num_targets: int) -> dict[str, list[int]]:
+def _starts(
+    moments: SampleMoments, widths: Sequence[int], num_targets: int
+) -> dict[str, list[int]]:
     """Return the orders from which the search starts, by name.
 
     Two are sorted by how much of a variable all others, and lags, explain; the others are shuffled.

@@ -260,7 +260,7 @@ class ServerProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ServerState:
     """The server's state between two rounds; a run can be resumed from it.
 
     Attributes
@@ -308,9 +308,9 @@ class State:
         weights: FloatArray,
         h: FloatArray,
         changed: int,
-    ) -> State:
+    ) -> ServerState:
         """Return the state after a round that gave these weights: eqs. (6) and (7)."""
-        return State(
+        return ServerState(
             round=self.round + 1,
             weights=weights,
             multiplier=self.multiplier + settings.acyclicity_penalty * h,
@@ -348,7 +348,7 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: ServerProblem, start: FloatArray | None = None) -> State:
+def init(problem: ServerProblem, start: FloatArray | None = None) -> ServerState:
     """Return the initial state: W and zero multipliers.
 
     Parameters
@@ -362,12 +362,12 @@ def init(problem: ServerProblem, start: FloatArray | None = None) -> State:
     weights = zeros.copy()
     if start is not None:
         weights[:, :m] = np.where(True if problem.allowed is None else problem.allowed, start, 0.0)
-    return State(0, weights, np.zeros(count), zeros)
+    return ServerState(0, weights, np.zeros(count), zeros)
 
 
 def server_step(
-    state: State, mean: FloatArray, problem: ServerProblem, num_clients: int
-) -> tuple[State, Info]:
+    state: ServerState, mean: FloatArray, problem: ServerProblem, num_clients: int
+) -> tuple[ServerState, Info]:
     """Perform the server's step of a round, eqs. (5) and (6).
 
     Parameters
@@ -383,7 +383,7 @@ def server_step(
 
     Returns
     -------
-    State, Info
+    ServerState, Info
         The state after the round, and the round's diagnostics.
 
     Raises
@@ -431,7 +431,7 @@ def server_step(
     return state.after(mean, settings, weights=weights, h=h, changed=changed), info
 
 
-def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
+def finished(state: ServerState, info: Info, problem: ServerProblem) -> str | None:
     """Return the reason why the run ends after this round, or None; see `reason_to_end`."""
     return reason_to_end(
         problem.schedule,

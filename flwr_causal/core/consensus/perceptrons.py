@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.consensus.admm import ClientState, State, multiplier_after
+from flwr_causal.core.consensus.admm import ClientState, ServerState, multiplier_after
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Tuning, reason_to_end
 from flwr_causal.core.devices import one_thread
@@ -100,14 +100,14 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: ServerProblem, seed: int = 0) -> State:
+def init(problem: ServerProblem, seed: int = 0) -> ServerState:
     """Return the initial state, with theta as weights: random parameters and zero multipliers.
 
     Parameters of zero would make all hidden units identical.
     """
     start = problem.network.initial(seed)
     theta = np.where(free_parameters(problem.network, problem.masks), start, 0.0)
-    return State(0, theta, np.zeros(1), np.zeros_like(theta))
+    return ServerState(0, theta, np.zeros(1), np.zeros_like(theta))
 
 
 @one_thread()
@@ -157,8 +157,8 @@ def client_step(
 
 
 def server_step(
-    state: State, mean: FloatArray, problem: ServerProblem, num_clients: int
-) -> tuple[State, Info]:
+    state: ServerState, mean: FloatArray, problem: ServerProblem, num_clients: int
+) -> tuple[ServerState, Info]:
     """Perform the server's step of a round.
 
     Parameters
@@ -174,7 +174,7 @@ def server_step(
 
     Returns
     -------
-    State, Info
+    ServerState, Info
         The state after the round, and the round's diagnostics.
 
     Raises
@@ -221,7 +221,7 @@ def server_step(
     return state.after(mean, settings, weights=theta, h=h, changed=changed), info
 
 
-def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
+def finished(state: ServerState, info: Info, problem: ServerProblem) -> str | None:
     """Return the reason why the run ends after this round, or None; see `reason_to_end`."""
     return reason_to_end(
         problem.schedule,

@@ -107,7 +107,7 @@ class SearchProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class SearchState:
     """The state of the server; a run can be resumed from it.
 
     Arrays have the shape ``(d, d)`` where no other is given.
@@ -154,7 +154,7 @@ class Info(NamedTuple):
     added, deleted, reversed
         Number of moves of each kind.
     gain
-        Increase of :meth:`State.total` by these moves, in nats.
+        Increase of :meth:`SearchState.total` by these moves, in nats.
     asked
         Number of changes to request in the next exchange.
     """
@@ -168,7 +168,7 @@ class Info(NamedTuple):
 
 def init(
     start: BoolArray, ranking: FloatArray, problem: SearchProblem, exchanges: int = 0
-) -> State:
+) -> SearchState:
     """Return the state before the first exchange.
 
     Parameters
@@ -177,7 +177,7 @@ def init(
         ``(d, d)`` acyclic graph with all required and no forbidden edges.
     ranking
         ``(d, d)`` strengths by which the first candidates are chosen, as ``received`` of
-        :class:`core.fedcausal.group.State`.
+        :class:`core.fedcausal.group.ServerState`.
     problem
         The search's settings.
     exchanges
@@ -185,10 +185,12 @@ def init(
     """
     unknown = np.full(start.shape, np.nan)
     wanted = _wanted(start, unknown, ranking, problem)
-    return State(exchanges, start.copy(), wanted, unknown, unknown[0].copy(), ranking)
+    return SearchState(exchanges, start.copy(), wanted, unknown, unknown[0].copy(), ranking)
 
 
-def server_step(state: State, tables: EvidenceTables, problem: SearchProblem) -> tuple[State, Info]:
+def server_step(
+    state: SearchState, tables: EvidenceTables, problem: SearchProblem
+) -> tuple[SearchState, Info]:
     """Make the moves that an exchange allows.
 
     Parameters
@@ -231,12 +233,12 @@ def server_step(state: State, tables: EvidenceTables, problem: SearchProblem) ->
         total += gain
     known[:, moved] = np.nan
     wanted = _wanted(graph, known, tables.shares, problem)
-    after = State(state.exchanges + 1, graph, wanted, known, evidence, tables.shares)
+    after = SearchState(state.exchanges + 1, graph, wanted, known, evidence, tables.shares)
     info = Info(counts["add"], counts["delete"], counts["reverse"], total, int(wanted.sum()))
     return after, info
 
 
-def finished(state: State, info: Info, problem: SearchProblem) -> str | None:
+def finished(state: SearchState, info: Info, problem: SearchProblem) -> str | None:
     """Return why the search ends after this exchange, or None."""
     moves = info.added + info.deleted + info.reversed
     if not moves and not info.asked:
@@ -249,7 +251,7 @@ def finished(state: State, info: Info, problem: SearchProblem) -> str | None:
     return None
 
 
-def more_probable(states: Sequence[State], problem: SearchProblem) -> State:
+def more_probable(states: Sequence[SearchState], problem: SearchProblem) -> SearchState:
     """Return the search of highest total, the first of those within a rounding error.
 
     All searches must have the same parties.
@@ -257,7 +259,7 @@ def more_probable(states: Sequence[State], problem: SearchProblem) -> State:
     return max(states, key=lambda state: round(state.total(problem), 3))
 
 
-def known_evidence(state: State, tables: EvidenceTables) -> Cache:
+def known_evidence(state: SearchState, tables: EvidenceTables) -> Cache:
     """Return the evidence of an exchange, by variable and set of parents.
 
     Parameters
@@ -349,7 +351,7 @@ def _moved(
     return [*others[:place], child, *others[place:]]
 
 
-def support(state: State) -> FloatArray:
+def support(state: SearchState) -> FloatArray:
     """Return the decrease of the summed evidence, in nats, when each edge is removed, ``(d, d)``.
 
     0 for pairs without an edge. NaN, only where the search reached ``max_exchanges``, for edges
@@ -474,7 +476,7 @@ def own_support(
 
 def _searched(
     problem: EvidenceProblem, start: BoolArray, search: SearchProblem, cache: Cache
-) -> State:
+) -> SearchState:
     """Return the final state of a search on one party's rows."""
     state = init(start, partial_shares(problem.moments, start), search)
     reason = None

@@ -236,7 +236,7 @@ class ServerProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ServerState:
     """The server's state; a run can be resumed from it. All arrays are ``(d, d)``.
 
     Attributes
@@ -332,15 +332,15 @@ def group_schedule(
     )
 
 
-def init(num_variables: int) -> State:
+def init(num_variables: int) -> ServerState:
     """Return the state before the first iteration: all blocks and multipliers are zero."""
     zeros = np.zeros((num_variables, num_variables))
-    return State(0, zeros, zeros, zeros, 0.0)
+    return ServerState(0, zeros, zeros, zeros, 0.0)
 
 
 def server_step(
-    state: State, mean_squares: FloatArray, problem: ServerProblem
-) -> tuple[State, Info]:
+    state: ServerState, mean_squares: FloatArray, problem: ServerProblem
+) -> tuple[ServerState, Info]:
     """Perform the server's step of an iteration.
 
     Parameters
@@ -377,7 +377,7 @@ def server_step(
     )
     # The solver rounds its problem, so that a solution can exceed the received norm.
     norms = np.minimum(solution.weights, received)
-    after = State(
+    after = ServerState(
         state.iteration + 1,
         factors(norms, received),
         norms,
@@ -395,12 +395,12 @@ def server_step(
     return after, info
 
 
-def finished(state: State, problem: ServerProblem) -> str | None:
+def finished(state: ServerState, problem: ServerProblem) -> str | None:
     """Return why the iteration ends, or None to go on."""
     rounds = problem.schedule.rounds
     return f"the schedule's {rounds} iterations are done" if state.iteration >= rounds else None
 
 
-def graph_of(state: State, problem: ServerProblem) -> BoolArray:
+def graph_of(state: ServerState, problem: ServerProblem) -> BoolArray:
     """Return the graph of the norms above the threshold, with all required edges, acyclic."""
     return edges_above(state.norms, problem.threshold, problem.masks.required)

@@ -12,10 +12,10 @@ Algorithm 1 with eqs. (4) and (5). K parties with centred rows ``X_k`` of shape 
   the weighted mean. The problem is the projection of NOTEARS-ADMM with sparsity 0 and curvature 2.
 
 :class:`~core.fedcausal.penalties.Penalties` updates alpha and rho in the two loops of Algorithm 1.
-One exchange is one pass through the inner loop. :class:`State` holds the variables of both loops,
-so that :func:`server_step` takes one mean and returns the values to send next. A party keeps no
-state between exchanges: it needs only its second moments and the server's message. The parties that
-take part may therefore change from exchange to exchange.
+One exchange is one pass through the inner loop. :class:`ServerState` holds the variables of both
+loops, so that :func:`server_step` takes one mean and returns the values to send next. A party keeps
+no state between exchanges: it needs only its second moments and the server's message. The parties
+that take part may therefore change from exchange to exchange.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class ServerProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ServerState:
     """The server's state between two exchanges; a run can be resumed from it.
 
     ``weights``, ``multiplier`` and ``penalty`` are sent to the parties.
@@ -374,7 +374,7 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: ServerProblem, start: FloatArray | None = None) -> State:
+def init(problem: ServerProblem, start: FloatArray | None = None) -> ServerState:
     """Return the state before the first exchange: W and ``alpha = 0``.
 
     Parameters
@@ -386,10 +386,12 @@ def init(problem: ServerProblem, start: FloatArray | None = None) -> State:
     weights = np.zeros((problem.num_variables, problem.num_variables))
     if start is not None:
         weights = np.where(True if problem.allowed is None else problem.allowed, start, 0.0)
-    return State(0, weights, 0.0, problem.settings.penalty)
+    return ServerState(0, weights, 0.0, problem.settings.penalty)
 
 
-def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple[State, Info]:
+def server_step(
+    state: ServerState, mean: FloatArray, problem: ServerProblem
+) -> tuple[ServerState, Info]:
     """Perform the server's step of an exchange: eq. (4), and lines 8 to 14 of Algorithm 1.
 
     Parameters
@@ -432,7 +434,7 @@ def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple
     require_computable("the multipliers of the acyclicity of the parties' mean weights", multiplier)
     graph, graph_before = (np.abs(w) > problem.threshold for w in (weights, state.weights))
     changed = int((graph != graph_before).sum())
-    after = State(
+    after = ServerState(
         exchange=state.exchange + 1,
         weights=weights,
         multiplier=multiplier,
@@ -455,7 +457,7 @@ def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple
     return after, info
 
 
-def finished(state: State, info: Info, problem: ServerProblem) -> str | None:
+def finished(state: ServerState, info: Info, problem: ServerProblem) -> str | None:
     """Return why the run ends after this exchange, or None.
 
     Parameters

@@ -246,7 +246,7 @@ def client_step(
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ServerState:
     """The server's state between two exchanges; a run can be resumed from it.
 
     Attributes
@@ -295,16 +295,20 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: PerceptronProblem) -> State:
+def init(problem: PerceptronProblem) -> ServerState:
     """Start from the :func:`initial` parameters, ``alpha = 0``, the problem's rho, ``H = inf``."""
     network = problem.network
     start = initial(problem)
     norms = np.sqrt(network.squared_norms(start))
     shared = np.ones_like(norms) if problem.averaging == "norms" else network.first(start)
-    return State(Broadcast(shared, norms, 0.0, problem.penalties.penalty, 0), np.zeros_like(norms))
+    return ServerState(
+        Broadcast(shared, norms, 0.0, problem.penalties.penalty, 0), np.zeros_like(norms)
+    )
 
 
-def server_step(state: State, mean: Upload, problem: PerceptronProblem) -> tuple[State, Info]:
+def server_step(
+    state: ServerState, mean: Upload, problem: PerceptronProblem
+) -> tuple[ServerState, Info]:
     """Perform the server's step of an exchange: eq. (4), then rho or alpha (Algorithm 1).
 
     Parameters
@@ -357,7 +361,7 @@ def server_step(state: State, mean: Upload, problem: PerceptronProblem) -> tuple
     graph, graph_before = strengths > problem.threshold, state.strengths > problem.threshold
     changed = int((graph != graph_before).sum())
     shared = scale if problem.averaging == "norms" else mean.shared * problem.network.blocks(scale)
-    after = State(
+    after = ServerState(
         Broadcast(shared, weights, multiplier, penalty, sent.iteration + 1),
         strengths,
         last_h,
@@ -367,7 +371,7 @@ def server_step(state: State, mean: Upload, problem: PerceptronProblem) -> tuple
     return after, Info(h, mean_h, changed, edges, int(inner_done), iterations)
 
 
-def finished(state: State, info: Info, problem: PerceptronProblem) -> str | None:
+def finished(state: ServerState, info: Info, problem: PerceptronProblem) -> str | None:
     """Return why the run ends after this exchange, or None."""
     sent = state.broadcast
     reason = problem.penalties.reason_to_end(sent.iteration, sent.penalty, info.h)

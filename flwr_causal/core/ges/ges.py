@@ -53,7 +53,7 @@ def ges(
 
     Parameters
     ----------
-    table : DiscreteTable, Moments, array of shape (n, d), or anything with ``.columns``
+    table : DiscreteTable, SampleMoments, array of shape (n, d), or anything with ``.columns``
         Categories (texts, whole numbers, booleans) for the discrete scores; numbers, or their
         moments, for "gaussian-bic". Rows may repeat; a ``DiscreteTable`` may weigh them.
     score : {"bdeu", "bic", "qnml", "gaussian-bic"}, default "bdeu"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.ges.greedy_search import Search
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # Cost of an edge beyond that of the BIC, in units of log d, see `edge_cost`: the extended BIC with
@@ -67,7 +67,7 @@ class LinearClass(NamedTuple):
 
 
 def linear_class(
-    moments: Sequence[Moments], masks: EdgeMasks, *, distinguished: BoolArray, **options: Any
+    moments: Sequence[SampleMoments], masks: EdgeMasks, *, distinguished: BoolArray, **options: Any
 ) -> LinearClass:
     """Find the equivalence class of best extended BIC, with weights; as :func:`class_marks`."""
     marks = class_marks(moments, masks, distinguished=distinguished, **options)
@@ -75,7 +75,7 @@ def linear_class(
 
 
 def class_marks(
-    moments: Sequence[Moments],
+    moments: Sequence[SampleMoments],
     masks: EdgeMasks,
     *,
     distinguished: BoolArray,
@@ -95,7 +95,7 @@ def class_marks(
 
     Parameters
     ----------
-    moments : sequence of Moments
+    moments : sequence of SampleMoments
         For each of the m variables the moments of all variables, over the rows that inform about
         its mechanism.
     masks : EdgeMasks
@@ -197,7 +197,7 @@ class _Orders:
 
     def __init__(
         self,
-        moments: Sequence[Moments],
+        moments: Sequence[SampleMoments],
         masks: EdgeMasks,
         max_parents: int | None,
         cost: float,
@@ -237,7 +237,9 @@ def _says_something(masks: EdgeMasks) -> bool:
     return bool(masks.required.any() or (~masks.allowed).sum() > len(masks.allowed))
 
 
-def class_weights(moments: Sequence[Moments], marks: BoolArray) -> tuple[FloatArray, FloatArray]:
+def class_weights(
+    moments: Sequence[SampleMoments], marks: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the weights and strengths of a class, each (m, m); see :class:`LinearClass`."""
     weights, strengths = np.zeros(marks.shape), np.zeros(marks.shape)
     directed, undirected = directed_part(marks), undirected_part(marks)

@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
-from flwr_causal.core.linear.moments import Moments, distinct
+from flwr_causal.core.linear.moments import SampleMoments, distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,15 +28,17 @@ class MomentGains:
 
     Parameters
     ----------
-    moments : Moments, or sequence of Moments
+    moments : SampleMoments, or sequence of SampleMoments
         Number of rows and covariances of all d variables. A sequence has the moments of the rows
         that inform about each variable's mechanism, one entry for each variable.
     cost : float, optional
         Of an edge. Default: that of the BIC, ``log(n) / 2``.
     """
 
-    def __init__(self, moments: Moments | Sequence[Moments], cost: float | None = None) -> None:
-        each = [moments] * moments.d if isinstance(moments, Moments) else list(moments)
+    def __init__(
+        self, moments: SampleMoments | Sequence[SampleMoments], cost: float | None = None
+    ) -> None:
+        each = [moments] * moments.d if isinstance(moments, SampleMoments) else list(moments)
         parts, self._which = distinct(each)
         # Correlations, so that the test for linear dependence has no units.
         self._correlations = np.array([part.correlations for part in parts])

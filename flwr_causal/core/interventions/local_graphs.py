@@ -22,7 +22,7 @@ import numpy as np
 
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.moments import Moments, columns_of, moments_of_variables
+from flwr_causal.core.linear.moments import SampleMoments, columns_of, moments_of_variables
 from flwr_causal.core.linear.order_search import free_columns, log_pivots
 from flwr_causal.core.linear.polish import polish
 from flwr_causal.core.linear.regression import solved
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     #: Returns a DAG, (m, d), given a party's moments, the common DAG and knowledge over the m
     #: variables.
-    Search = Callable[[Moments, BoolArray, EdgeMasks], BoolArray]
+    Search = Callable[[SampleMoments, BoolArray, EdgeMasks], BoolArray]
 
 
 # A column is constant if its variance is below this share of its mean square: the sums of functions
@@ -68,14 +68,14 @@ class OwnMechanisms(NamedTuple):
     shares: FloatArray
 
 
-def polished(own: Moments, start: BoolArray, masks: EdgeMasks) -> BoolArray:
+def polished(own: SampleMoments, start: BoolArray, masks: EdgeMasks) -> BoolArray:
     """Return the DAG of single columns that a greedy search reaches from the common one."""
     d = start.shape[1]
     return polish(own, to_square(start), knowledge=masks)[:, :d]
 
 
 def own_graph(
-    own: Moments,
+    own: SampleMoments,
     weights: FloatArray,
     acted: BoolArray,
     masks: EdgeMasks,
@@ -110,7 +110,7 @@ def own_graph(
 
 
 def compared(
-    own: Moments,
+    own: SampleMoments,
     graph: BoolArray,
     own_weights: FloatArray,
     weights: FloatArray,
@@ -172,7 +172,7 @@ def open_directions(marks: BoolArray, acted: BoolArray, masks: EdgeMasks) -> Boo
 
 
 def fitted(
-    moments: Moments | Sequence[Moments], graph: BoolArray, widths: Sequence[int]
+    moments: SampleMoments | Sequence[SampleMoments], graph: BoolArray, widths: Sequence[int]
 ) -> FloatArray:
     """Return the least-squares weights of a DAG, ``(M, M_d)``, of columns.
 
@@ -197,7 +197,7 @@ def fitted(
 class _Evidence:
     """What a party's rows say of edges, from the moments of their columns."""
 
-    def __init__(self, own: Moments, columns: Sequence[IntArray]) -> None:
+    def __init__(self, own: SampleMoments, columns: Sequence[IntArray]) -> None:
         self.own, self.columns = own, columns
         free = free_columns(own, columns)
         self.free = [block[free[block]] for block in columns]
@@ -244,17 +244,17 @@ def _log_variance(second: FloatArray, given: IntArray, own: IntArray) -> float:
     return float((pivots + 2 * np.log(scale))[len(given) :].sum())
 
 
-def varying(own: Moments, widths: Sequence[int] | None = None) -> Moments:
+def varying(own: SampleMoments, widths: Sequence[int] | None = None) -> SampleMoments:
     """Return the moments with variance 1 where a variable is constant: it has no effects then."""
     blocks = columns_of([1] * own.d if widths is None else widths)
     flat = np.repeat(_constant(own, blocks), [len(one) for one in blocks])
     if not flat.any():
         return own
     second = np.where(flat[:, None] | flat, 0.0, own.second) + np.diag(flat.astype(np.float64))
-    return Moments(own.n, own.mean, second, own.names)
+    return SampleMoments(own.n, own.mean, second, own.names)
 
 
-def _constant(own: Moments, columns: Sequence[IntArray]) -> BoolArray:
+def _constant(own: SampleMoments, columns: Sequence[IntArray]) -> BoolArray:
     """Return which variables are constant, ``(m,)``."""
     constant = own.variances <= ROUNDING * (own.variances + own.mean**2)
     return np.array([constant[one].all() for one in columns])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.ties import whole
 from flwr_causal.errors import DataError
 
@@ -76,7 +76,7 @@ def moments_by_variable(
     names: Sequence[str],
     variables: Sequence[str] | None = None,
     shifted: BoolArray | None = None,
-) -> list[Moments]:
+) -> list[SampleMoments]:
     """Return for each variable the moments of the rows in which it is no target.
 
     Parameters
@@ -98,7 +98,7 @@ def moments_by_variable(
 
     Returns
     -------
-    list of Moments
+    list of SampleMoments
         Of the columns of x, for each of the d variables. Variables that are targets in the same
         groups share one object.
 
@@ -107,7 +107,7 @@ def moments_by_variable(
     DataError
         If a variable is a target in all rows.
     """
-    found: dict[int, Moments] = {}
+    found: dict[int, SampleMoments] = {}
     moved = np.zeros_like(acted) if shifted is None else shifted
     # A pattern is of both: variables of one pattern share one object.
     for both, own_variables in columns_by_rows(np.concatenate([acted, moved])):
@@ -119,7 +119,9 @@ def moments_by_variable(
                 f"column {name!r} is the target of an intervention in all rows that arrived: no "
                 "row says what causes it"
             )
-        own = Moments.from_products(max(whole(num_rows * float(total[0, 0])), 1), total, names)
+        own = SampleMoments.from_products(
+            max(whole(num_rows * float(total[0, 0])), 1), total, names
+        )
         found |= dict.fromkeys(own_variables.tolist(), own)
     return [found[j] for j in range(acted.shape[1])]
 

@@ -76,7 +76,7 @@ TOLD = math.log(20)
 MOST_SETS = 200
 
 
-class TargetRecord(TypedDict, total=False):
+class TargetEntry(TypedDict, total=False):
     """A variable that a party acts on.
 
     Attributes
@@ -132,11 +132,11 @@ class FoundTargets(NamedTuple):
         """Whether a party acts on a variable, ``(K, d)``."""
         return np.asarray(self.replaced | self.shifted)
 
-    def records(self, parties: Sequence[str], names: Sequence[str]) -> tuple[TargetRecord, ...]:
+    def entries(self, parties: Sequence[str], names: Sequence[str]) -> tuple[TargetEntry, ...]:
         """Return what parties act on, the largest gains first."""
         pairs = np.argwhere(self.acted).tolist()
         return tuple(
-            TargetRecord(
+            TargetEntry(
                 party=parties[k],
                 variable=names[j],
                 gain=float(self.gains[k, j]),
@@ -147,15 +147,15 @@ class FoundTargets(NamedTuple):
 
 
 def with_shares(
-    targets: Sequence[TargetRecord], replicates: Sequence[Sequence[TargetRecord]]
-) -> tuple[TargetRecord, ...]:
-    """Return the records with the share of the replicates that have each of them."""
+    targets: Sequence[TargetEntry], replicates: Sequence[Sequence[TargetEntry]]
+) -> tuple[TargetEntry, ...]:
+    """Return the entries with the share of the replicates that have each of them."""
     found = [{(one["party"], one["variable"]) for one in own} for own in replicates]
     shares = [
         float(np.mean([(one["party"], one["variable"]) in own for own in found])) for one in targets
     ]
     return tuple(
-        TargetRecord(**one, confidence=share) for one, share in zip(targets, shares, strict=True)
+        TargetEntry(**one, confidence=share) for one, share in zip(targets, shares, strict=True)
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # (mu, s) of each stage: the first four stages of Bello 2022, from (1, 1) to (1e-3, 0.7), with a
@@ -95,7 +95,7 @@ def dagma(
 
 
 def follow_central_path(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     masks: EdgeMasks,
     sparsity: float | FloatArray,
     tolerance: float = 1e-8,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 # A variable is a combination of others where these leave less than this share of its variance. Sums
 # of products hold 16 digits: the residual of an exact combination is at most some 1e-14.
@@ -201,7 +201,7 @@ class Separation(NamedTuple):
         inner[..., wide, wide] += RIDGE * (inner - by_means)[..., wide, wide]
         return result
 
-    def moments(self, moments: Moments) -> Moments:
+    def moments(self, moments: SampleMoments) -> SampleMoments:
         """Return moments by which a search goes; regular ones as they are."""
         return replace(moments, second=self.of(moments.second)) if self.changes else moments
 
@@ -254,12 +254,12 @@ def separation(
     return Separation(found, widths, leaving, leaving & ~kept, leaving & kept)
 
 
-def regular(moments: Moments, required: BoolArray | None = None) -> Moments:
+def regular(moments: SampleMoments, required: BoolArray | None = None) -> SampleMoments:
     """Return moments of numbers for a search, by the rule of this module.
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         Complete.
     required : ndarray of bool, shape (d, d), optional
         Edges that knowledge requires.

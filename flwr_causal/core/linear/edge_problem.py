@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 # An acyclicity measure of one strongly connected component: takes (k, k) weights, returns value and
 # gradient. The gradient is None outside the measure's domain.
@@ -330,7 +330,7 @@ class SparseProblem:
     @classmethod
     def of_unit_variance(
         cls,
-        moments: Moments | Sequence[Moments],
+        moments: SampleMoments | Sequence[SampleMoments],
         masks: EdgeMasks,
         sparsity: float | FloatArray,
         all_edges: bool | None = None,

@@ -25,7 +25,7 @@ from flwr_causal.core.answers import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.limits import SMALLEST
-from flwr_causal.core.linear.moments import Moments, moments_of_variables
+from flwr_causal.core.linear.moments import SampleMoments, moments_of_variables
 from flwr_causal.core.linear.parties import clustered_error, party_scores
 from flwr_causal.core.linear.regression import (
     RESIDUAL_FLOOR,
@@ -66,8 +66,8 @@ class Blocks(NamedTuple):
 
     names: Sequence[str]
     columns: Sequence[IntArray]
-    moments: Moments | Sequence[Moments]
-    parties: Sequence[Moments] = ()
+    moments: SampleMoments | Sequence[SampleMoments]
+    parties: Sequence[SampleMoments] = ()
 
     def of(self, variables: Sequence[int] | IntArray) -> IntArray:
         """Return the columns of variables side by side."""
@@ -111,7 +111,7 @@ def by_adjustment(
     """
     i, j = pair
     moments = blocks.moments
-    assert isinstance(moments, Moments)
+    assert isinstance(moments, SampleMoments)
     regressors, outcome = blocks.of([i, *adjusted]), blocks.columns[j]
     second = moments.second
     among = second[np.ix_(regressors, regressors)]
@@ -166,7 +166,7 @@ def by_optimal_set(
     if not adjustment.is_possible_cause(marks, *pair):
         return NO_EFFECT
     adjusted = adjustment.optimal_set(marks, *pair)
-    if adjusted is None or not isinstance(blocks.moments, Moments):
+    if adjusted is None or not isinstance(blocks.moments, SampleMoments):
         return None
     columns = blocks.of([*pair, *adjusted])
     if not np.isfinite(blocks.moments.second[np.ix_(columns, columns)]).all():
@@ -197,7 +197,7 @@ def possible_effects(
     found: list[tuple[int, Effect]] = []
     for parents, members in adjustment.possible_parents(marks, cause):
         one = NO_EFFECT
-        if not isinstance(blocks.moments, Moments):
+        if not isinstance(blocks.moments, SampleMoments):
             dag = consistent_extension(members)
             assert dag is not None
             if adjustment.is_possible_cause(dag, cause, effect):
@@ -221,7 +221,7 @@ def _in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
     return [found[k][1] for k in np.lexsort((ranked, parents))]
 
 
-def _require_known(moments: Moments, columns: IntArray) -> None:
+def _require_known(moments: SampleMoments, columns: IntArray) -> None:
     """Raise a DataError if a moment of a regression, the first column of the cause, is unknown."""
     unknown = np.argwhere(~np.isfinite(moments.second[np.ix_(columns, columns)]))
     if len(unknown):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # A variable is treated as a linear combination of its parents if its variance given the parents is
@@ -43,7 +43,7 @@ def edge_cost(n: float, d: int, gamma: float) -> float:
 
 
 def gaussian_bic(
-    moments: Moments | Sequence[Moments], adjacency: ArrayLike, gamma: float = 0.0
+    moments: SampleMoments | Sequence[SampleMoments], adjacency: ArrayLike, gamma: float = 0.0
 ) -> float:
     """Return the Gaussian BIC, ``sum_j n_j/2 log(RSS_j / n_j) + cost |E|``.
 

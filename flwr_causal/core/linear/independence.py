@@ -22,7 +22,7 @@ from flwr_causal.core.graphs.independence import (
     PairTest,
     p_value,
 )
-from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
+from flwr_causal.core.linear.moments import SampleMoments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import informing_rows, regress, solved
 from flwr_causal.core.ties import whole
 
@@ -42,13 +42,15 @@ class NumberTests(IndependenceTests):
 
     Parameters
     ----------
-    moments : Moments, or sequence of Moments
+    moments : SampleMoments, or sequence of SampleMoments
         Of the m columns, or one for each of the first d; unknown entries are NaN.
     num_variables : int
         d.
     """
 
-    def __init__(self, moments: Moments | Sequence[Moments], num_variables: int) -> None:
+    def __init__(
+        self, moments: SampleMoments | Sequence[SampleMoments], num_variables: int
+    ) -> None:
         self.own = moments_of_variables(moments, num_variables)
         self.names = self.own[0].names
 
@@ -200,7 +202,7 @@ def partial_correlations(
     return np.asarray(np.clip(shared / np.sqrt(left[0] * left[1:]), -1.0, 1.0))
 
 
-def _rows_for(part: Moments, others: IntArray, parents: IntArray, child: int) -> IntArray:
+def _rows_for(part: SampleMoments, others: IntArray, parents: IntArray, child: int) -> IntArray:
     """Return how many rows inform about each of some further regressors of a child, (k,)."""
     if part.together is None:
         return np.full(len(others), part.n)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments, mean_and_second, row_products
+from flwr_causal.core.linear.moments import SampleMoments, mean_and_second, row_products
 from flwr_causal.core.linear.regression import given_others
 
 if TYPE_CHECKING:
@@ -139,19 +139,19 @@ class Levels:
 
     Parameters
     ----------
-    total : Moments
+    total : SampleMoments
         About the mean of all rows.
     units : int
-    within : Moments
+    within : SampleMoments
         About the mean of each unit. ``n`` is a row less for each unit but one: the residual
         variance of a regression then has the degrees of freedom of one with their intercepts.
     count : int
         How many of the columns are judged: those at t, given the others, their lags.
     """
 
-    total: Moments
+    total: SampleMoments
     units: int
-    within: Moments
+    within: SampleMoments
     count: int
 
     @classmethod
@@ -167,7 +167,7 @@ class Levels:
             Of the m columns.
         count : int
         """
-        total = Moments.from_products(num_rows, about_one_mean(products), names)
+        total = SampleMoments.from_products(num_rows, about_one_mean(products), names)
         within, share = products[0], products[1, 0, 0]
         units = max(num_rows - round(num_rows * float(within[0, 0])), 1)
         rows = max(num_rows - units + 1, 1)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 @compiled
@@ -243,7 +243,7 @@ class OrderProblem:
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         Of the m columns: d variables, followed by lags that precede all of them. Complete.
     num_variables : int
         d.
@@ -251,7 +251,7 @@ class OrderProblem:
         Background knowledge over the m columns.
     """
 
-    def __init__(self, moments: Moments, num_variables: int, masks: EdgeMasks) -> None:
+    def __init__(self, moments: SampleMoments, num_variables: int, masks: EdgeMasks) -> None:
         self.moments, self.num_variables = moments, num_variables
         self.correlation = moments.correlations
         self.masks, self._required = masks, masks.required

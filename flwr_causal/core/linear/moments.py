@@ -28,7 +28,7 @@ CONSTANT_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class SampleMoments:
     """Number of rows, means and covariances of d variables.
 
     The arrays are stored as read-only float64 copies. Of ``second`` the upper triangle is taken, so
@@ -92,7 +92,7 @@ class Moments:
     @classmethod
     def from_rows(
         cls, rows: ArrayLike, names: Sequence[str] | None = None, *, center: bool = True
-    ) -> Moments:
+    ) -> SampleMoments:
         """Return the moments of an ``(n, d)`` array.
 
         Parameters
@@ -136,7 +136,7 @@ class Moments:
         return cls(n, mean + residual, second, columns)
 
     @classmethod
-    def from_products(cls, n: int, products: FloatArray, names: Sequence[str]) -> Moments:
+    def from_products(cls, n: int, products: FloatArray, names: Sequence[str]) -> SampleMoments:
         """Return the moments of n rows x from products of the rows [1, x].
 
         Parameters
@@ -159,7 +159,7 @@ class Moments:
         second: list[float | None],
         together: list[list[float]] | None = None,
         units: int = 1,
-    ) -> Moments:
+    ) -> SampleMoments:
         """Return the moments that :meth:`to_plain` wrote."""
         rows = None if together is None else np.array(together, dtype=np.float64)
         whole = symmetric(np.array(second, dtype=np.float64), len(names))
@@ -225,20 +225,20 @@ class Moments:
                 f" ({int(bad.sum())} such entries); this solver needs all of them"
             )
 
-    def subset(self, columns: Sequence[int]) -> Moments:
+    def subset(self, columns: Sequence[int]) -> SampleMoments:
         """Return the moments of the columns with these indices, in this order."""
         index = np.asarray(columns, dtype=np.intp)
         names = tuple(self.names[j] for j in index)
         rows = None if self.together is None else self.together[np.ix_(index, index)]
         second = self.second[np.ix_(index, index)]
-        return Moments(self.n, self.mean[index], second, names, rows, self.units)
+        return SampleMoments(self.n, self.mean[index], second, names, rows, self.units)
 
-    def scaled(self, scale: ArrayLike) -> Moments:
+    def scaled(self, scale: ArrayLike) -> SampleMoments:
         """Return the moments of ``x / scale`` for a number or a ``(d,)`` array of new units."""
         units = np.broadcast_to(np.asarray(scale, dtype=np.float64), (self.d,))
         return replace(self, mean=self.mean / units, second=self.second / np.outer(units, units))
 
-    def standardized(self) -> tuple[Moments, FloatArray]:
+    def standardized(self) -> tuple[SampleMoments, FloatArray]:
         """Return the moments in units of each variable's standard deviation.
 
         Returns
@@ -279,7 +279,7 @@ def mean_and_second(products: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, products[1:, 1:] / share - np.outer(mean, mean)
 
 
-def merge(parts: Iterable[Moments]) -> Moments:
+def merge(parts: Iterable[SampleMoments]) -> SampleMoments:
     """Return the moments of the union of disjoint sets of rows.
 
     The parts are merged one after the other by the update of Chan, Golub & LeVeque (1979). It
@@ -307,7 +307,7 @@ def merge(parts: Iterable[Moments]) -> Moments:
         second += share * (part.second - second) + share * (n / total) * np.outer(shift, shift)
         mean += share * shift
         n = total
-    return Moments(n, mean, second, first.names)
+    return SampleMoments(n, mean, second, first.names)
 
 
 def pairwise(
@@ -334,26 +334,28 @@ def pairwise(
     return np.diagonal(means).copy(), products / counts - means * means.T
 
 
-def distinct(moments: Sequence[Moments]) -> tuple[list[Moments], IntArray]:
+def distinct(moments: Sequence[SampleMoments]) -> tuple[list[SampleMoments], IntArray]:
     """Return the different objects of a sequence, and the place of each entry among them."""
     parts = list({id(own): own for own in moments}.values())
     places = {id(part): place for place, part in enumerate(parts)}
     return parts, np.array([places[id(own)] for own in moments], dtype=np.int64)
 
 
-def plain_by_variable(moments: Sequence[Moments]) -> dict[str, Any]:
+def plain_by_variable(moments: Sequence[SampleMoments]) -> dict[str, Any]:
     """Return values for JSON, with each different object once."""
     parts, places = distinct(moments)
     return {"parts": [part.to_plain() for part in parts], "places": places.tolist()}
 
 
-def from_plain_by_variable(plain: Mapping[str, Any]) -> tuple[Moments, ...]:
+def from_plain_by_variable(plain: Mapping[str, Any]) -> tuple[SampleMoments, ...]:
     """Return the moments that :func:`plain_by_variable` wrote."""
-    parts = [Moments.from_plain(**part) for part in plain["parts"]]
+    parts = [SampleMoments.from_plain(**part) for part in plain["parts"]]
     return tuple(parts[place] for place in plain["places"])
 
 
-def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: int) -> list[Moments]:
+def moments_of_variables(
+    moments: SampleMoments | Sequence[SampleMoments], num_variables: int
+) -> list[SampleMoments]:
     """Return the moments of each variable, by which its causes are judged.
 
     Parameters
@@ -365,7 +367,7 @@ def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: in
     num_variables
         d.
     """
-    return [moments] * num_variables if isinstance(moments, Moments) else list(moments)
+    return [moments] * num_variables if isinstance(moments, SampleMoments) else list(moments)
 
 
 def fewest_together(together: Sequence[FloatArray]) -> FloatArray:
@@ -373,15 +375,17 @@ def fewest_together(together: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.minimum, {id(own): own for own in together}.values())
 
 
-def with_rows(moments: Sequence[Moments], together: Sequence[FloatArray]) -> tuple[Moments, ...]:
+def with_rows(
+    moments: Sequence[SampleMoments], together: Sequence[FloatArray]
+) -> tuple[SampleMoments, ...]:
     """Return the moments of each variable, of rows with missing cells.
 
     Parameters
     ----------
-    moments : sequence of Moments
+    moments : sequence of SampleMoments
     together : sequence of ndarray of shape (m, m)
-        For each variable :attr:`Moments.together` of its rows. Variables that share their moments
-        share their rows.
+        For each variable :attr:`SampleMoments.together` of its rows. Variables that share their
+        moments share their rows.
     """
     parts, places = distinct(moments)
     firsts = [places.tolist().index(k) for k in range(len(parts))]
@@ -389,7 +393,7 @@ def with_rows(moments: Sequence[Moments], together: Sequence[FloatArray]) -> tup
     return tuple(own[place] for place in places)
 
 
-def require_varying(moments: Sequence[Moments]) -> None:
+def require_varying(moments: Sequence[SampleMoments]) -> None:
     """Raise a DataError if a variable is constant in the rows to which it is fitted.
 
     Other variables may be constant in these rows: interventions can hold them fixed.
@@ -401,21 +405,21 @@ def require_varying(moments: Sequence[Moments]) -> None:
             )
 
 
-def as_moments(moments_or_data: Any) -> Moments:
-    """Return the moments of an ``(n, d)`` array or a data frame; return Moments unchanged.
+def as_moments(moments_or_data: Any) -> SampleMoments:
+    """Return the moments of an ``(n, d)`` array or a data frame; return SampleMoments unchanged.
 
     Raises
     ------
     DataError
         If the data are not a table of finite numbers.
     """
-    if isinstance(moments_or_data, Moments):
+    if isinstance(moments_or_data, SampleMoments):
         return moments_or_data
     columns = getattr(moments_or_data, "columns", None)
     if columns is None:
-        return Moments.from_rows(moments_or_data)
+        return SampleMoments.from_rows(moments_or_data)
     names = [str(column) for column in columns]
-    return Moments.from_rows(np.asarray(moments_or_data), names)
+    return SampleMoments.from_rows(np.asarray(moments_or_data), names)
 
 
 def data_scale(variances: FloatArray) -> float:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.edge_problem import Barrier
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # Zheng 2018, algorithm 1: the penalty grows by PENALTY_GROWTH until h falls below PROGRESS times
@@ -55,8 +55,8 @@ def notears(
     Parameters
     ----------
     moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame. Or a list of ``Moments``, for each
-        variable those of the rows that inform about what causes it.
+        ``SampleMoments``, an ``(n, d)`` array or a data frame. Or a list of ``SampleMoments``, for
+        each variable those of the rows that inform about what causes it.
     sparsity
         L1 penalty in the units of the variables' variance: a number, or a ``(d, d)`` array with one
         number for each edge. The default is the paper's.
@@ -103,7 +103,7 @@ def notears(
 
 
 def solve_augmented(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     masks: EdgeMasks,
     sparsity: float | FloatArray,
     tolerance: float = 1e-8,

@@ -27,7 +27,7 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.limits import check_deadline, steps
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.moments import (
-    Moments,
+    SampleMoments,
     columns_of,
     distinct,
     require_varying,
@@ -166,7 +166,7 @@ class OrderSolution(NamedTuple):
 
 
 def search_orders(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     masks: EdgeMasks,
     *,
     num_targets: int | None = None,
@@ -216,7 +216,7 @@ def search_orders(
     check_at_least_zero(least_effect=least_effect)
     if least_effect >= 1:
         raise ConfigError(f"least_effect must be below 1, got {least_effect}")
-    if isinstance(moments, Moments):
+    if isinstance(moments, SampleMoments):
         moments.require_varying()
         d = moments.d if num_targets is None else num_targets
         moments = [moments] * d
@@ -242,7 +242,7 @@ def moved(order: list[int], rng: np.random.Generator) -> list[int]:
     return order
 
 
-def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str, list[int]]:
+def sorted_orders(moments: SampleMoments, num_targets: int | None = None) -> dict[str, list[int]]:
     """Return the orders to start from.
 
     "variance" sorts the variables by variance. "residual variance" chooses, one after the other,
@@ -286,7 +286,7 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
 
 
 def order_score(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     adjacency: ArrayLike,
     masks: EdgeMasks,
     num_targets: int | None = None,
@@ -328,7 +328,7 @@ def order_score(
         the determinant of the residual covariance of the variable's columns, in units of their
         standard deviations. Only with ``edge_cost``. Default: one column each.
     """
-    if isinstance(moments, Moments):
+    if isinstance(moments, SampleMoments):
         moments = [moments] * (moments.d if num_targets is None else num_targets)
     parents = np.asarray(adjacency)[:, : len(moments)] != 0
     logs = [_log_residual(moments, widths, parents[:, j], j) for j in range(len(moments))]
@@ -356,7 +356,7 @@ def _score_of(
 
 
 def _log_residual(
-    moments: Sequence[Moments], widths: Sequence[int] | None, parents: BoolArray, child: int
+    moments: Sequence[SampleMoments], widths: Sequence[int] | None, parents: BoolArray, child: int
 ) -> float:
     """Return the logarithm of a variable's residual variance given its parents."""
     if widths is None:
@@ -364,14 +364,14 @@ def _log_residual(
     return _log_determinant(moments[child], columns_of(widths), parents, child)
 
 
-def _log_variance(moments: Moments, parents: BoolArray, child: int) -> float:
+def _log_variance(moments: SampleMoments, parents: BoolArray, child: int) -> float:
     """Return the logarithm of the residual variance of a column."""
     residual = regress(moments.second, np.flatnonzero(parents), child)[1]
     return log(max(residual, RESIDUAL_FLOOR * moments.second[child, child]))
 
 
 def _log_determinant(
-    moments: Moments, columns: Sequence[IntArray], parents: BoolArray, child: int
+    moments: SampleMoments, columns: Sequence[IntArray], parents: BoolArray, child: int
 ) -> float:
     """Return the log determinant of the residual correlations of a variable's columns."""
     correlations = rounded(moments.correlations)
@@ -407,7 +407,7 @@ def log_pivots(correlations: FloatArray, columns: IntArray) -> FloatArray:
     return result
 
 
-def free_columns(moments: Moments, columns: Sequence[IntArray]) -> BoolArray:
+def free_columns(moments: SampleMoments, columns: Sequence[IntArray]) -> BoolArray:
     """Return the mask of columns that vary given those before them in the block, shape (M,)."""
     free = np.zeros(moments.d, dtype=np.bool_)
     for block in columns:
@@ -438,7 +438,7 @@ class MomentOrders:
 
     def __init__(
         self,
-        moments: Sequence[Moments],
+        moments: Sequence[SampleMoments],
         masks: EdgeMasks,
         least_effect: float,
         pairs: BoolArray | None = None,
@@ -466,7 +466,7 @@ class MomentOrders:
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
         self._reached: dict[tuple[int, ...], OrderCandidate] = {}
 
-    def _read(self, moments: Sequence[Moments]) -> None:
+    def _read(self, moments: Sequence[SampleMoments]) -> None:
         self.moments = moments
         self._known: dict[tuple[int, bytes], float] = {}
         parts, self.own = distinct(moments)
@@ -478,7 +478,7 @@ class MomentOrders:
         if self.edge_cost is None:
             self.log_variances = np.log([own.second[j, j] for j, own in enumerate(moments)])
 
-    def rough(self, moments: Moments) -> BoolArray:
+    def rough(self, moments: SampleMoments) -> BoolArray:
         """Return a graph of other moments, which a short search finds.
 
         It starts from the order by residual variance and ends after :data:`ROUGH_SWEEPS` sweeps. An

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import digamma, polygamma
 
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import ConfigError
 
@@ -48,7 +48,7 @@ MOST_REGRESSIONS = 50_000
 VARIES = 1e-12
 
 
-def lacking_parties(moments: Mapping[str, Moments] | None) -> str:
+def lacking_parties(moments: Mapping[str, SampleMoments] | None) -> str:
     """Return why parties cannot be compared; empty where the moments of two are known."""
     if moments is not None and len(moments) > 1:
         return ""
@@ -60,7 +60,7 @@ def lacking_parties(moments: Mapping[str, Moments] | None) -> str:
     )
 
 
-def known_parties(moments: Mapping[str, Moments] | None) -> Mapping[str, Moments]:
+def known_parties(moments: Mapping[str, SampleMoments] | None) -> Mapping[str, SampleMoments]:
     """Return the moments of each party's rows; a ConfigError unless those of two are known.
 
     Moments of which missing cells are expected by the rows of all parties have no errors by party.
@@ -76,7 +76,7 @@ def known_parties(moments: Mapping[str, Moments] | None) -> Mapping[str, Moments
 
 
 def party_scores(
-    parties: Sequence[Moments],
+    parties: Sequence[SampleMoments],
     level: FloatArray,
     regressors: IntArray,
     outcome: tuple[IntArray, FloatArray],
@@ -122,7 +122,7 @@ def clustered_error(terms: FloatArray, num_rows: int, num_regressors: int) -> fl
     return float(np.sqrt(factor * (terms**2).sum()))
 
 
-def others_of(parties: Sequence[Moments]) -> list[Moments]:
+def others_of(parties: Sequence[SampleMoments]) -> list[SampleMoments]:
     """Return for each of K >= 2 parties the moments of the rows of all others."""
     rows = np.array([float(part.n) for part in parties])
     level = rows @ np.stack([part.mean for part in parties]) / rows.sum()
@@ -133,11 +133,11 @@ def others_of(parties: Sequence[Moments]) -> list[Moments]:
         left = rows.sum() - part.n
         shift = -part.n * (part.mean - level) / left
         second = (total - part.n * own) / left - np.outer(shift, shift)
-        found.append(Moments(round(left), level + shift, second, part.names))
+        found.append(SampleMoments(round(left), level + shift, second, part.names))
     return found
 
 
-def left_out_log_likelihood(parties: Sequence[Moments], edges: BoolArray) -> float | None:
+def left_out_log_likelihood(parties: Sequence[SampleMoments], edges: BoolArray) -> float | None:
     """Return the mean log density of each party's rows under the system of all others' rows.
 
     Parameters

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # Cost of an edge beyond that of the BIC, in units of log d. On the simulations of the NOTEARS-ADMM
@@ -46,7 +46,7 @@ class Move(NamedTuple):
 
 @single_threaded()
 def polish(
-    moments: Moments,
+    moments: SampleMoments,
     adjacency: ArrayLike,
     *,
     gamma: float = DEFAULT_GAMMA,
@@ -112,7 +112,7 @@ class _Search:
 
     def __init__(
         self,
-        moments: Moments,
+        moments: SampleMoments,
         adjacency: BoolArray,
         masks: EdgeMasks,
         gamma: float,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 # Parents are treated as linearly dependent if a Cholesky pivot of their correlations is below this.
 SINGULAR_PIVOT = 1e-7
@@ -63,7 +63,7 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
 
 
 def least_squares(
-    moments: Moments | Sequence[Moments], adjacency: ArrayLike
+    moments: SampleMoments | Sequence[SampleMoments], adjacency: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
     """Regress every variable on its parents by least squares.
 
@@ -90,7 +90,7 @@ def least_squares(
     return weights, variances
 
 
-def refit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> FloatArray:
+def refit(moments: SampleMoments | Sequence[SampleMoments], adjacency: ArrayLike) -> FloatArray:
     """Return the ``(d, d)`` least-squares weights of every variable on its parents.
 
     Only the moments among a variable and its parents are read; all others may be NaN.
@@ -98,7 +98,9 @@ def refit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> FloatAr
     return least_squares(moments, adjacency)[0]
 
 
-def intercepts_of(moments: Moments | Sequence[Moments], weights: FloatArray) -> FloatArray:
+def intercepts_of(
+    moments: SampleMoments | Sequence[SampleMoments], weights: FloatArray
+) -> FloatArray:
     """Return the ``(d,)`` intercepts with which the noise has mean 0.
 
     Parameters
@@ -181,7 +183,7 @@ def solved(among: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(found / across)
 
 
-def given_others(moments: Moments, count: int) -> Moments:
+def given_others(moments: SampleMoments, count: int) -> SampleMoments:
     """Return the moments of the first columns given all others: of their residuals.
 
     Parameters
@@ -201,7 +203,7 @@ def given_others(moments: Moments, count: int) -> Moments:
     return type(moments)(rows, np.zeros(count), second, moments.names[:count])
 
 
-def informing_rows(moments: Moments, regressors: IntArray, child: int) -> FloatArray:
+def informing_rows(moments: SampleMoments, regressors: IntArray, child: int) -> FloatArray:
     """Return how many rows inform about each coefficient of a regression, shape (k,).
 
     For a coefficient they are the rows in which its regressor and the child are seen, and a share
@@ -215,7 +217,7 @@ def informing_rows(moments: Moments, regressors: IntArray, child: int) -> FloatA
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         All of its rows inform where no cell is missing (``together`` is None).
     regressors : ndarray of int, shape (k,)
     child : int

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, regress
 from flwr_causal.core.ties import first_smallest
 from flwr_causal.errors import DataError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
 
-Solver = Callable[["Moments | Sequence[Moments]", float], "CausalGraph"]
+Solver = Callable[["SampleMoments | Sequence[SampleMoments]", float], "CausalGraph"]
 
 # Measured for DAGMA with threshold 0.3 on the simulations of the NOTEARS-ADMM paper, with (d, n) =
 # (10, 30), (20, 60), (50, 150), (100, 300), (10, 256), (20, 256), (50, 256) and eight seeds each:
@@ -39,7 +39,7 @@ SPARSITY_GROWS_FROM = 100
 GRID_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
-def typical_variance(moments: Moments) -> float:
+def typical_variance(moments: SampleMoments) -> float:
     """Return the geometric mean of the variances, the unit of the sparsity.
 
     Constant variables are ignored; the result is 0 if all variables are constant.
@@ -48,12 +48,12 @@ def typical_variance(moments: Moments) -> float:
     return float(np.exp(np.log(varying).mean())) if len(varying) else 0.0
 
 
-def automatic_sparsity(moments: Moments | Sequence[Moments]) -> float:
+def automatic_sparsity(moments: SampleMoments | Sequence[SampleMoments]) -> float:
     """Return :func:`default_sparsity` of moments, in the unit of :func:`typical_variance`.
 
     Of moments by variable each counts by its own variable's variance, and n is their mean.
     """
-    if isinstance(moments, Moments):
+    if isinstance(moments, SampleMoments):
         return default_sparsity(moments.n, moments.d, typical_variance(moments))
     variances = np.array([own.second[j, j] for j, own in enumerate(moments)])
     n = float(np.mean([own.n for own in moments]))
@@ -78,13 +78,13 @@ def default_sparsity(n: float, d: int, scale: float = 1.0) -> float:
     return factor * float(np.sqrt(np.log(max(d, 2)) / n)) * scale
 
 
-def default_grid(moments: Moments | Sequence[Moments]) -> tuple[float, ...]:
+def default_grid(moments: SampleMoments | Sequence[SampleMoments]) -> tuple[float, ...]:
     """Return the sparsities to choose from: multiples of the default, ascending."""
     base = automatic_sparsity(moments)
     return tuple(multiple * base for multiple in GRID_MULTIPLES)
 
 
-def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) -> float:
+def held_out_error(train: SampleMoments, validation: SampleMoments, adjacency: ArrayLike) -> float:
     """Return the held-out negative log-likelihood per row of a graph's linear Gaussian model.
 
     Weights, intercepts and noise variances are fitted to ``train`` by least squares; the result is
@@ -129,7 +129,7 @@ def held_out_error(train: Moments, validation: Moments, adjacency: ArrayLike) ->
 
 
 def select_by_bic(
-    moments: Moments | Sequence[Moments], sparsities: Sequence[float], solver: Solver
+    moments: SampleMoments | Sequence[SampleMoments], sparsities: Sequence[float], solver: Solver
 ) -> float:
     """Return the sparsity whose graph has the lowest Gaussian BIC.
 
@@ -147,7 +147,7 @@ def select_by_bic(
 
 
 def select_by_held_out(
-    train: Moments, validation: Moments, sparsities: Sequence[float], solver: Solver
+    train: SampleMoments, validation: SampleMoments, sparsities: Sequence[float], solver: Solver
 ) -> float:
     """Return the sparsity whose graph on ``train`` has the lowest :func:`held_out_error`.
 

@@ -15,7 +15,12 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.determined import regular
-from flwr_causal.core.linear.moments import Moments, as_moments, distinct, moments_of_variables
+from flwr_causal.core.linear.moments import (
+    SampleMoments,
+    as_moments,
+    distinct,
+    moments_of_variables,
+)
 from flwr_causal.core.linear.regression import refit as least_squares_weights
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import ConfigError
@@ -70,13 +75,13 @@ def prepared(
     sparsity: float | FloatArray,
     knowledge: Knowledge | EdgeMasks | None,
     **at_least_zero: float,
-) -> tuple[list[Moments], EdgeMasks]:
+) -> tuple[list[SampleMoments], EdgeMasks]:
     """Check a linear solver's arguments; return each variable's moments and the masks of edges.
 
     Parameters
     ----------
     moments_or_data
-        ``Moments``, a list of them for each variable, an ``(n, d)`` array or a data frame.
+        ``SampleMoments``, a list of them for each variable, an ``(n, d)`` array or a data frame.
     sparsity
         L1 penalty, a number or ``(d, d)``.
     knowledge
@@ -93,7 +98,9 @@ def prepared(
     """
     check_at_least_zero(**at_least_zero)
     given = moments_or_data
-    listed = isinstance(given, list | tuple) and all(isinstance(own, Moments) for own in given)
+    listed = isinstance(given, list | tuple) and all(
+        isinstance(own, SampleMoments) for own in given
+    )
     moments = list(given) if listed and given else [as_moments(given)]
     for own in distinct(moments)[0]:
         check_sparsity(sparsity, own.d)
@@ -103,7 +110,7 @@ def prepared(
 
 
 def refit_required(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     weights: FloatArray,
     adjacency: BoolArray,
     required: BoolArray,
@@ -143,7 +150,7 @@ def edge_weights(adjacency: BoolArray, strengths: FloatArray) -> FloatArray:
 
 
 def refit_support(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     adjacency: BoolArray,
     threshold: float | FloatArray,
     required: BoolArray,
@@ -179,7 +186,7 @@ def refit_support(
 
 
 def finish(
-    moments: Moments | Sequence[Moments],
+    moments: SampleMoments | Sequence[SampleMoments],
     raw_weights: FloatArray,
     *,
     threshold: float | FloatArray,

@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import Knowledge
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 #: How often moments are drawn for a graph; twenty draws gave the same results as ten.
 NUM_DRAWS = 10
 
 
-def redrawn(moments: Moments, number: int) -> Iterator[Moments]:
+def redrawn(moments: SampleMoments, number: int) -> Iterator[SampleMoments]:
     """Yield moments of as many normal rows with the same means and covariances.
 
     The same moments give the same draws.
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         Of d variables; of any rank.
     number : int
         How many are drawn.
@@ -105,7 +105,7 @@ def order_search(
     Parameters
     ----------
     moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame.
+        ``SampleMoments``, an ``(n, d)`` array or a data frame.
     least_effect
         Least partial correlation of an edge, given the other parents, from 0 to below 1. Default:
         0.1, see ``core.linear.order_search.LEAST_EFFECT``.
@@ -151,13 +151,18 @@ def order_search(
 
 
 def unstable_edges(
-    moments: Moments, dag: BoolArray, masks: EdgeMasks, *, least_share: float, least_effect: float
+    moments: SampleMoments,
+    dag: BoolArray,
+    masks: EdgeMasks,
+    *,
+    least_share: float,
+    least_effect: float,
 ) -> BoolArray:
     """Return the edges of a graph that too few draws' classes allow.
 
     Parameters
     ----------
-    moments : Moments
+    moments : SampleMoments
         Of d variables.
     dag : ndarray of bool, shape (d, d)
         The graph of best score of these moments.

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # Measured on the simulators of Yang et al. (2024), ER graphs with d edges. ANM-MLP at n = 512,
@@ -103,7 +103,7 @@ class AdditiveProblem(NamedTuple):
         return len(self.gram) // len(self.variances)
 
 
-def additive_problem(moments: Moments, num_variables: int) -> AdditiveProblem:
+def additive_problem(moments: SampleMoments, num_variables: int) -> AdditiveProblem:
     """Return the problem of pooled moments: uncorrelated functions of unit variance.
 
     Parameters
@@ -173,7 +173,7 @@ def strengths(problem: AdditiveProblem, coefficients: FloatArray) -> FloatArray:
 
 
 def turning_loss(
-    moments: Moments,
+    moments: SampleMoments,
     adjacency: BoolArray,
     allowed: BoolArray,
     names: Sequence[str],
@@ -271,7 +271,7 @@ def default_sparsity(n: int, d: int, size: int, unit: float = 1.0) -> float:
 
 @single_threaded()
 def additive(
-    moments: Moments,
+    moments: SampleMoments,
     num_variables: int,
     *,
     names: Sequence[str] | None = None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.interventions.targets import TargetRecord
+    from flwr_causal.core.interventions.targets import TargetEntry
 
 #: Columns of `edge_table`, and their types.
 COLUMNS: dict[str, type] = {
@@ -68,7 +68,7 @@ class Heterogeneity(NamedTuple):
 
     graphs: dict[str, CausalGraph]
     edges: pd.DataFrame | None = None
-    targets: tuple[TargetRecord, ...] | None = None
+    targets: tuple[TargetEntry, ...] | None = None
 
 
 def edge_table(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 
 # Candidate ridges, as shares of the variables' mean variance.
@@ -30,7 +30,7 @@ RIDGE_SHARES = (0.003, 0.01, 0.03, 0.1, 0.2, 0.4)
 
 
 @single_threaded()
-def partial_correlation(moments: Moments, ridge: float) -> FloatArray:
+def partial_correlation(moments: SampleMoments, ridge: float) -> FloatArray:
     """Return the partial correlation of each two variables given all others.
 
     With ``P = (S + ridge I)^{-1}`` it is ``-P_ij / sqrt(P_ii P_jj)``.
@@ -61,7 +61,7 @@ def partial_correlation(moments: Moments, ridge: float) -> FloatArray:
 
 
 @single_threaded()
-def held_out_loss(train: Moments, held_out: Moments, ridge: float) -> float:
+def held_out_loss(train: SampleMoments, held_out: SampleMoments, ridge: float) -> float:
     """Return the mean negative log density of held-out rows under ``N(mean, S + ridge I)``.
 
     Mean and covariance S are those of the training rows. In nats a row: ``1/2 (d log 2 pi + log det
@@ -80,7 +80,7 @@ def held_out_loss(train: Moments, held_out: Moments, ridge: float) -> float:
     return 0.5 * (train.d * float(np.log(2.0 * np.pi)) + log_determinant + spread)
 
 
-def held_out_losses(folds: Sequence[Moments], ridges: Sequence[float]) -> FloatArray:
+def held_out_losses(folds: Sequence[SampleMoments], ridges: Sequence[float]) -> FloatArray:
     """Return the mean :func:`held_out_loss` of each ridge, each fold being held out once.
 
     The mean is over the rows of all folds; the folds are those of :func:`select_ridge`.
@@ -93,7 +93,7 @@ def held_out_losses(folds: Sequence[Moments], ridges: Sequence[float]) -> FloatA
     return totals / sum(fold.n for fold in folds)
 
 
-def select_ridge(folds: Sequence[Moments]) -> float:
+def select_ridge(folds: Sequence[SampleMoments]) -> float:
     """Return the ridge with the least :func:`held_out_losses`, the largest of equally good ones.
 
     The candidates are ``RIDGE_SHARES`` times the mean variance.
@@ -118,7 +118,7 @@ def select_ridge(folds: Sequence[Moments]) -> float:
     return ridges[int(first_smallest(held_out_losses(folds, ridges)))]
 
 
-def _precision(moments: Moments, ridge: float) -> tuple[FloatArray, float]:
+def _precision(moments: SampleMoments, ridge: float) -> tuple[FloatArray, float]:
     """Return ``(S + ridge I)^{-1}`` and the logarithm of the determinant of ``S + ridge I``."""
     check_at_least_zero(ridge=ridge)
     moments.require_complete()

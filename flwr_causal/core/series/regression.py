@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
 
 SolverName = Literal["dagma", "notears"]
 SOLVERS = {"dagma": follow_central_path, "notears": solve_augmented}
@@ -54,7 +54,7 @@ SOLVERS = {"dagma": follow_central_path, "notears": solve_augmented}
 MAX_SWEEPS = 100_000
 
 
-def order_of(moments: Moments, num_variables: int) -> int:
+def order_of(moments: SampleMoments, num_variables: int) -> int:
     """Return the number of lags p of moments of m = d (1 + p) columns.
 
     Raises
@@ -71,7 +71,7 @@ def order_of(moments: Moments, num_variables: int) -> int:
     return m // d - 1
 
 
-def leading(moments: Moments, num_variables: int, order: int) -> Moments:
+def leading(moments: SampleMoments, num_variables: int, order: int) -> SampleMoments:
     """Return the moments of x_t and the first ``order`` lags, from the same rows.
 
     Raises
@@ -89,7 +89,7 @@ def leading(moments: Moments, num_variables: int, order: int) -> Moments:
 
 @single_threaded()
 def ridge(
-    moments: Moments,
+    moments: SampleMoments,
     num_variables: int,
     penalty: float,
     *,
@@ -143,7 +143,7 @@ def ridge(
 
 @single_threaded()
 def lasso(
-    moments: Moments,
+    moments: SampleMoments,
     num_variables: int,
     sparsity: float,
     *,
@@ -215,7 +215,7 @@ def lasso(
 
 @single_threaded()
 def dynotears(
-    moments: Moments,
+    moments: SampleMoments,
     num_variables: int,
     sparsity: float,
     lagged_sparsity: float | None = None,
@@ -267,7 +267,7 @@ def dynotears(
     return SOLVERS[solver](moments, masks, penalties)[:, :d]
 
 
-def _usable(moments: Moments, num_variables: int, allowed: ArrayLike | None) -> BoolArray:
+def _usable(moments: SampleMoments, num_variables: int, allowed: ArrayLike | None) -> BoolArray:
     """Return the ``(m, d)`` mask of the allowed lagged edges."""
     order_of(moments, num_variables)  # checks the number of columns
     shape = (moments.d, num_variables)

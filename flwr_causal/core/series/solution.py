@@ -22,7 +22,7 @@ from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.limits import SMALLEST, check_deadline
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments, data_scale, merge, moments_of_variables
+from flwr_causal.core.linear.moments import SampleMoments, data_scale, merge, moments_of_variables
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, OrderSolution, search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
@@ -123,7 +123,7 @@ class LaggedSelection(NamedTuple):
         return self.instantaneous_gain > INSTANTANEOUS_MARGIN
 
 
-def standardized_folds(folds: Sequence[Moments]) -> list[Moments]:
+def standardized_folds(folds: Sequence[SampleMoments]) -> list[SampleMoments]:
     """Return the folds in units of the pooled standard deviations.
 
     Raises
@@ -135,7 +135,7 @@ def standardized_folds(folds: Sequence[Moments]) -> list[Moments]:
     return [fold.scaled(scale) for fold in folds]
 
 
-def one_step_error(weights: FloatArray, train: Moments, held_out: Moments) -> float:
+def one_step_error(weights: FloatArray, train: SampleMoments, held_out: SampleMoments) -> float:
     """Return the mean squared error of a fit on held-out rows, per row and variable.
 
     Parameters
@@ -156,7 +156,7 @@ def one_step_error(weights: FloatArray, train: Moments, held_out: Moments) -> fl
 
 @single_threaded()
 def select(
-    folds: Sequence[Moments],
+    folds: Sequence[SampleMoments],
     num_variables: int,
     *,
     orders: Sequence[int] | None = None,
@@ -228,7 +228,9 @@ def select(
     return LaggedSelection(tuple(Trial(r, errors[r] / everything.n) for r in errors))
 
 
-def default_penalties(moments: Moments, num_variables: int) -> dict[MethodName, tuple[float, ...]]:
+def default_penalties(
+    moments: SampleMoments, num_variables: int
+) -> dict[MethodName, tuple[float, ...]]:
     """Return the candidate penalties of each method for the moments of all rows.
 
     See ``RIDGE_MULTIPLES``, ``SPARSITY_MULTIPLES`` and ``INSTANTANEOUS_SHARES``.
@@ -245,7 +247,7 @@ def default_penalties(moments: Moments, num_variables: int) -> dict[MethodName, 
 
 
 def _fits(
-    moments: Moments,
+    moments: SampleMoments,
     num_variables: int,
     recipes: Sequence[Recipe],
     masks: Sequence[BoolArray | None],
@@ -295,7 +297,7 @@ class LaggedSolution(NamedTuple):
 
     Parameters
     ----------
-    moments : Moments or sequence of Moments
+    moments : SampleMoments or sequence of SampleMoments
         Moments of all rows, with the chosen number of lags; or one for each variable.
     raw : ndarray of shape (m, d)
         Penalised weights before the threshold: W stacked on A_1, ..., A_p.
@@ -311,7 +313,7 @@ class LaggedSolution(NamedTuple):
         The search over orders, with ``solver="order"``.
     """
 
-    moments: Moments | Sequence[Moments]
+    moments: SampleMoments | Sequence[SampleMoments]
     raw: FloatArray
     scores: FloatArray
     order: int
@@ -374,20 +376,20 @@ class LaggedProblem:
 
     def solve(
         self,
-        folds: Sequence[Moments],
+        folds: Sequence[SampleMoments],
         num_variables: int,
-        by_order: Mapping[int, Moments] | None = None,
+        by_order: Mapping[int, SampleMoments] | None = None,
     ) -> LaggedSolution:
         """Choose order, regression, instantaneous part and penalties, and fit.
 
         Parameters
         ----------
-        folds : sequence of Moments
+        folds : sequence of SampleMoments
             Moments of the m stacked columns by fold; one fold is enough if nothing is chosen by
             held-out error.
         num_variables : int
             d.
-        by_order : mapping of int to Moments, optional
+        by_order : mapping of int to SampleMoments, optional
             Moments by order, of all rows with that number of lags (a smaller order has more rows);
             only the columns of that order are read. The model is fitted to the moments of the
             chosen order if they are given, otherwise to the merged folds.
@@ -425,13 +427,17 @@ class LaggedProblem:
         )
 
     def search(
-        self, moments: Moments | Sequence[Moments], num_variables: int, *, with_now: bool = True
+        self,
+        moments: SampleMoments | Sequence[SampleMoments],
+        num_variables: int,
+        *,
+        with_now: bool = True,
     ) -> LaggedSolution:
         """Search over orders of the variables, with the order p of the moments.
 
         Parameters
         ----------
-        moments : Moments or sequence of Moments
+        moments : SampleMoments or sequence of SampleMoments
             Moments of the m stacked columns, or one for each variable
             (:mod:`core.interventions.moments`).
         num_variables : int
@@ -458,7 +464,7 @@ class LaggedProblem:
         )
 
     def cut(
-        self, moments: Moments | Sequence[Moments], raw: FloatArray, *, refit: bool
+        self, moments: SampleMoments | Sequence[SampleMoments], raw: FloatArray, *, refit: bool
     ) -> CausalGraph:
         """Return the graph of the weights ``(m, d)`` above the thresholds, over all m columns.
 
@@ -471,7 +477,7 @@ class LaggedProblem:
         return finish(moments, to_square(raw), threshold=limits, masks=masks, refit=refit)
 
     def _choose_from_the_past(
-        self, folds: Sequence[Moments], d: int
+        self, folds: Sequence[SampleMoments], d: int
     ) -> tuple[int, Literal["lasso", "ridge"]]:
         """Choose order and regression by the error of predictions from the past alone."""
         largest, regression = order_of(folds[0], d), self.regression
@@ -496,7 +502,7 @@ class _Fitting:
     """The fits of one problem to folds of one order; held-out errors are computed once."""
 
     def __init__(
-        self, problem: LaggedProblem, folds: Sequence[Moments], d: int, pooled: Moments
+        self, problem: LaggedProblem, folds: Sequence[SampleMoments], d: int, pooled: SampleMoments
     ) -> None:
         self.problem, self.folds, self.d, self.pooled = problem, folds, d, pooled
         self.tried: dict[MethodName, tuple[Trial, ...]] = {}
@@ -558,7 +564,7 @@ class _Fitting:
         now = sparse[: self.d]
         change = np.eye(self.pooled.d)
         change[: self.d, : self.d] -= now
-        rest = Moments(
+        rest = SampleMoments(
             self.pooled.n,
             self.pooled.mean @ change,
             change.T @ self.pooled.second @ change,

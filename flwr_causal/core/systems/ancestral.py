@@ -26,7 +26,7 @@ from flwr_causal.core.blocks.design import (
 from flwr_causal.core.blocks.disagreement import disagreement
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.effects import by_adjustment
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.parties import known_parties, lacking_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.errors import DataError
@@ -77,9 +77,9 @@ class AncestralModel(Answers):
     FORM: ClassVar[str] = "flwr-causal ancestral model 1"
 
     graph: CausalGraph
-    sample_moments: Moments
+    sample_moments: SampleMoments
     variables: tuple[Variable, ...] = ()
-    party_moments: Mapping[str, Moments] | None = None
+    party_moments: Mapping[str, SampleMoments] | None = None
 
     def __post_init__(self) -> None:
         if self.graph.marks is None:
@@ -218,7 +218,7 @@ class AncestralModel(Answers):
         with undamaged(path, "a damaged model"):
             graph = CausalGraph.from_dict(content["graph"], str(path))
             variables = variables_from_plain(content["variables"])
-            return cls(graph, Moments.from_plain(**content["sample_moments"]), variables)
+            return cls(graph, SampleMoments.from_plain(**content["sample_moments"]), variables)
 
     @property
     def _blocks(self) -> tuple[Variable, ...]:

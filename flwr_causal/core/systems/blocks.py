@@ -38,7 +38,7 @@ from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.independence import BlockTests
 from flwr_causal.core.linear.moments import (
-    Moments,
+    SampleMoments,
     columns_of,
     fewest_together,
     from_plain_by_variable,
@@ -68,12 +68,14 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.fit_check import FitCheck
 
 
-def implied_moments(moments: Sequence[Moments], widths: Sequence[int], dag: BoolArray) -> Moments:
+def implied_moments(
+    moments: Sequence[SampleMoments], widths: Sequence[int], dag: BoolArray
+) -> SampleMoments:
     """Return the moments that the regressions of a DAG imply.
 
     Parameters
     ----------
-    moments : sequence of Moments
+    moments : sequence of SampleMoments
         Of all columns, for each of the d variables those of the rows in which it is no target.
     widths : sequence of int
         Number of columns of each variable.
@@ -81,7 +83,7 @@ def implied_moments(moments: Sequence[Moments], widths: Sequence[int], dag: Bool
 
     Returns
     -------
-    Moments
+    SampleMoments
         ``n`` is the smallest of the numbers of rows, so that standard errors are not too small.
     """
     columns, one = columns_of(widths), moments[0]
@@ -98,7 +100,7 @@ def implied_moments(moments: Sequence[Moments], widths: Sequence[int], dag: Bool
         second[:, own] = second[own].T
         among = weights.T @ second[np.ix_(parents, parents)] @ weights
         second[np.ix_(own, own)] = among + (left + left.T) / 2
-    return Moments(min(part.n for part in moments), mean, second, one.names)
+    return SampleMoments(min(part.n for part in moments), mean, second, one.names)
 
 
 #: What is of all rows, and neither of those under an intervention nor of chosen ones.
@@ -123,7 +125,7 @@ class BlockModel(SystemWithEffects):
     variables : tuple of Number or Category
         The d variables; of series those at t, t - 1, ..., t - p, see
         :func:`~core.blocks.design.with_lags`.
-    moments : Moments
+    moments : SampleMoments
         Of the rows of all parties; the columns of a variable lie side by side.
     marks : ndarray of bool, shape (d, d)
         The class, of series that of the edges within a step, see :mod:`core.graphs.equivalence`.
@@ -135,7 +137,7 @@ class BlockModel(SystemWithEffects):
         By categories with causes in :attr:`member`, the coefficients of their logistic regressions
         (:mod:`core.blocks.logistic`), shape (1 + columns of the causes, states - 1). Default:
         linear discriminant analysis of the moments (:mod:`core.blocks.conditionals`).
-    own_moments : tuple of Moments, default ()
+    own_moments : tuple of SampleMoments, default ()
         Under interventions: for each variable those of the rows in which it is no target, by which
         its edges are tested. ``moments`` are then those that they imply, see
         :func:`core.systems.blocks.implied_moments`.
@@ -164,14 +166,14 @@ class BlockModel(SystemWithEffects):
     FORM: ClassVar[str] = "flwr-causal blocks 1"
 
     variables: tuple[Variable, ...]
-    moments: Moments
+    moments: SampleMoments
     marks: BoolArray
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seen: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
-    own_moments: tuple[Moments, ...] = ()
+    own_moments: tuple[SampleMoments, ...] = ()
     lagged: BoolArray = field(default_factory=lambda: NO_LAGS)
-    party_moments: Mapping[str, Moments] | None = None
+    party_moments: Mapping[str, SampleMoments] | None = None
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):
@@ -197,12 +199,12 @@ class BlockModel(SystemWithEffects):
     def of(
         cls,
         variables: tuple[Variable, ...],
-        moments: Moments | Sequence[Moments],
+        moments: SampleMoments | Sequence[SampleMoments],
         marks: BoolArray,
         lagged: BoolArray = NO_LAGS,
     ) -> Self:
         """Return the model of moments of all rows or, under interventions, of each variable's."""
-        if isinstance(moments, Moments):
+        if isinstance(moments, SampleMoments):
             return cls(variables, moments, marks, lagged=lagged)
         member = member_of([one.name for one in variables], marks)
         implied = implied_moments(moments, [one.width for one in variables], member)
@@ -438,7 +440,7 @@ class BlockModel(SystemWithEffects):
         tested = self._tested
         if self.order and rows is not None:
             steps = lagged_rows([self._columns_of_steps(rows)], self.order)
-            tested = Moments.from_rows(steps, self.moments.names)
+            tested = SampleMoments.from_rows(steps, self.moments.names)
         found = check(BlockTests(blocks_of_columns(self.variables, tested)), self.edges)
         if self.order or rows is None:
             return found
@@ -604,7 +606,7 @@ class BlockModel(SystemWithEffects):
         content = read_record(path, cls.KIND, cls.FORM)
         with undamaged(path, f"a damaged {cls.KIND}"):
             variables = variables_from_plain(content["variables"])
-            moments = Moments.from_plain(**content["moments"])
+            moments = SampleMoments.from_plain(**content["moments"])
             found: dict[str, Any]
             found = {name: np.array(content[name], dtype=np.bool_) for name in ("marks", "lagged")}
             found |= {name: content[name] for name in ("fixed", "seen", "parameters")}
@@ -644,7 +646,7 @@ class BlockModel(SystemWithEffects):
         return False
 
     @property
-    def _rows(self) -> Moments:
+    def _rows(self) -> SampleMoments:
         return self.moments
 
     def _response(
@@ -662,7 +664,7 @@ class BlockModel(SystemWithEffects):
         return fit(moments, mask, len(own))
 
     @property
-    def _tested(self) -> Moments | tuple[Moments, ...]:
+    def _tested(self) -> SampleMoments | tuple[SampleMoments, ...]:
         """Of the rows by which edges are tested."""
         return self.own_moments or self.moments
 

@@ -17,7 +17,7 @@ from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import pair_of
 from flwr_causal.core.linear.effects import along_paths, by_optimal_set, possible_effects
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.parties import known_parties
 from flwr_causal.errors import ConfigError
 
@@ -57,7 +57,7 @@ class SystemWithEffects(Answers):
             """The weights or edges of each lag, ``(p, d, d)``."""
 
         @property
-        def party_moments(self) -> Mapping[str, Moments] | None:
+        def party_moments(self) -> Mapping[str, SampleMoments] | None:
             """By party, the moments of its rows; None where they are unknown."""
 
     @property
@@ -134,7 +134,7 @@ class SystemWithEffects(Answers):
         blocks, marks = self._blocks(by_party), with_past(self._class, self.lagged != 0)
         asked = self._asked(pair, state, reference, outcome)
         is_open, found = bool(undirected_part(self._class).any()), None
-        one_regression = isinstance(blocks.moments, Moments) or (is_open and not self.order)
+        one_regression = isinstance(blocks.moments, SampleMoments) or (is_open and not self.order)
         if lag == 0 and self._lists_effects and one_regression:
             return possible_effects(blocks, marks, pair, asked, level)
         if is_open and (lag or self._lists_effects):
@@ -175,7 +175,7 @@ class SystemWithEffects(Answers):
         self._require("possible_effects")
         pair = pair_of(self.names, cause, effect)
         asked, blocks = self._asked(pair, state, reference, outcome), self._blocks(by_party)
-        if self.order and not isinstance(blocks.moments, Moments):
+        if self.order and not isinstance(blocks.moments, SampleMoments):
             raise ConfigError(
                 "possible effects need rows that are the same for all variables, and under known "
                 "interventions they differ: direct the edges by background knowledge"
@@ -210,7 +210,7 @@ class SystemWithEffects(Answers):
 
     @property
     @abstractmethod
-    def _rows(self) -> Moments | tuple[Moments, ...]:
+    def _rows(self) -> SampleMoments | tuple[SampleMoments, ...]:
         """Moments of the columns, or for each variable its own; a ConfigError if there are none."""
 
     def disagreement(self) -> pd.DataFrame:
@@ -251,7 +251,7 @@ class SystemWithEffects(Answers):
 
     def _blocks(self, by_party: bool) -> Blocks:
         """Return the moments, with those of each party's rows if they are wanted."""
-        if by_party and not isinstance(self._rows, Moments):
+        if by_party and not isinstance(self._rows, SampleMoments):
             raise ConfigError(
                 "standard errors by party need rows that are the same for all variables, and here "
                 "parties act on some: leave by_party out"

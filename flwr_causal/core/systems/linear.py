@@ -33,7 +33,7 @@ from flwr_causal.core.graphs.graph import (
 )
 from flwr_causal.core.linear.independence import NumberTests
 from flwr_causal.core.linear.moments import (
-    Moments,
+    SampleMoments,
     distinct,
     from_plain_by_variable,
     moments_of_variables,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.fit_check import FitCheck
 
 #: Moments of the rows that inform about all variables, or of those that inform about each.
-SampleMoments: TypeAlias = Moments | tuple[Moments, ...]
+SystemMoments: TypeAlias = SampleMoments | tuple[SampleMoments, ...]
 
 # The default burn-in reduces the influence of the first steps to at most this share.
 START_REMAINS = 1e-6
@@ -143,9 +143,9 @@ class LinearModel(SystemWithEffects):
     weights: FloatArray
     intercepts: FloatArray
     noise_variances: FloatArray
-    sample_moments: SampleMoments | None = None
+    sample_moments: SystemMoments | None = None
     marks: BoolArray | None = None
-    party_moments: Mapping[str, Moments] | None = None
+    party_moments: Mapping[str, SampleMoments] | None = None
     held_out_log_likelihood: float | None = None
     lagged: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
     scores: tuple[NormalScores, ...] = ()
@@ -166,7 +166,7 @@ class LinearModel(SystemWithEffects):
         for part in distinct(moments_of_variables(rows, 1))[0]:
             if part.names != columns:
                 raise DataError(f"the moments are those of {part.names}, expected {columns}")
-        if not isinstance(rows, Moments) and rows and len(rows) != d:
+        if not isinstance(rows, SampleMoments) and rows and len(rows) != d:
             raise DataError(f"{len(rows)} moments for {d} variables: give one each")
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
 
@@ -437,7 +437,7 @@ class LinearModel(SystemWithEffects):
         if rows is None:
             tests = NumberTests(self._rows, len(self.names))
             return check(tests, self._edges, self._held_out, "each party in turn")
-        held_out = Moments.from_rows(np.hstack(self._present_and_past(rows)), self._columns)
+        held_out = SampleMoments.from_rows(np.hstack(self._present_and_past(rows)), self._columns)
         found = check(NumberTests(held_out, len(self.names)), self._edges)
         return found.with_rows(float(self.log_likelihood(rows).mean()))
 
@@ -450,7 +450,7 @@ class LinearModel(SystemWithEffects):
     def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
         """Return the model of rows with missing cells, see :func:`with_rows`."""
         rows = self._rows
-        if isinstance(rows, Moments):  # the same rows for all variables
+        if isinstance(rows, SampleMoments):  # the same rows for all variables
             return replace(self, sample_moments=replace(rows, together=together[0]))
         return replace(self, sample_moments=with_rows(rows, together))
 
@@ -459,7 +459,7 @@ class LinearModel(SystemWithEffects):
         content: dict[str, Any] = {"format": self.FORM, "names": list(self.names)}
         content |= {name: getattr(self, name).tolist() for name in self.FIELDS}
         rows = self.sample_moments
-        if isinstance(rows, Moments):
+        if isinstance(rows, SampleMoments):
             content["sample_moments"] = rows.to_plain()
         elif rows is not None:
             content["sample_moments_by_variable"] = plain_by_variable(rows)
@@ -493,7 +493,7 @@ class LinearModel(SystemWithEffects):
             found["scores"] = tuple(map(scores_from_plain, content.get("scores", ())))
         rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
         with undamaged(path, "damaged moments"):
-            found["sample_moments"] = None if rows is None else Moments.from_plain(**rows)
+            found["sample_moments"] = None if rows is None else SampleMoments.from_plain(**rows)
             if by_variable is not None:
                 found["sample_moments"] = from_plain_by_variable(by_variable)
         return cls(**found)
@@ -528,7 +528,7 @@ class LinearModel(SystemWithEffects):
         if self.held_out_log_likelihood is not None:
             return float(self.held_out_log_likelihood)
         rows = self.sample_moments
-        if not isinstance(rows, Moments) or rows.together is not None:
+        if not isinstance(rows, SampleMoments) or rows.together is not None:
             return None
         return left_out_log_likelihood(list((self.party_moments or {}).values()), self._edges)
 
@@ -554,7 +554,7 @@ class LinearModel(SystemWithEffects):
         return ""
 
     @property
-    def _rows(self) -> SampleMoments:
+    def _rows(self) -> SystemMoments:
         if self.sample_moments is None:
             raise ConfigError(NO_MOMENTS)
         return self.sample_moments
@@ -634,7 +634,9 @@ class LinearModel(SystemWithEffects):
 
 
 def fit(
-    moments: Moments | Sequence[Moments], adjacency: ArrayLike, num_variables: int | None = None
+    moments: SampleMoments | Sequence[SampleMoments],
+    adjacency: ArrayLike,
+    num_variables: int | None = None,
 ) -> LinearModel:
     """Return the maximum-likelihood linear Gaussian system on a given graph.
 
@@ -688,7 +690,7 @@ def fit(
     )
 
 
-def _require_families(moments: Moments, mask: BoolArray) -> None:
+def _require_families(moments: SampleMoments, mask: BoolArray) -> None:
     """Raise a DataError if a second moment within a family is missing."""
     families = np.maximum(mask, np.eye(*mask.shape))
     lacking = np.argwhere((families @ families.T > 0) & ~np.isfinite(moments.second))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.circuits.domain import Variable
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 Block = dict[str, Any]
 
@@ -26,7 +26,7 @@ MOST_ANSWERS = 300
 SAMPLED = 10
 
 
-def circuit_blocks(run: RunRecord) -> list[Block]:
+def circuit_blocks(run: RunResult) -> list[Block]:
     """Return the blocks on a fitted circuit; none for other models.
 
     A circuit whose parts are out of reach, at the parties, has no marginals here.

@@ -12,20 +12,20 @@ from flwr_causal.reports.page.disagreement import COLUMNS, disagreement_rows
 from flwr_causal.reports.page.effects import CAPTION, effect_rows
 from flwr_causal.reports.page.fit import DOUBTS, doubt_rows
 from flwr_causal.reports.page.graph import graph_payload
-from flwr_causal.reports.record import lost_in_words
+from flwr_causal.reports.result import lost_in_words
 from flwr_causal.reports.trust import fit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 Block = dict[str, Any]
 
 
 def comparison_payload(
-    names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]
+    names: Sequence[str], runs: Sequence[RunResult], graphs: Sequence[CausalGraph]
 ) -> dict[str, Any]:
     """Return the content of the page that compares runs, see :mod:`flwr_causal.reports.page`.
 
@@ -109,7 +109,7 @@ def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) ->
     }
 
 
-def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]) -> Block:
+def _runs(names: Sequence[str], runs: Sequence[RunResult], graphs: Sequence[CausalGraph]) -> Block:
     rows = [
         [
             name,
@@ -157,7 +157,7 @@ def _pairs(names: Sequence[str], graphs: Sequence[CausalGraph], pairs: Sequence[
 
 
 def _changes(
-    names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]
+    names: Sequence[str], runs: Sequence[RunResult], graphs: Sequence[CausalGraph]
 ) -> list[Block]:
     rows = [[one.subject, *one.values] for one in changes(runs, graphs)]
     if not rows:
@@ -176,7 +176,7 @@ def _by_run(
     return [{"kind": "table", "caption": caption, "columns": ["run", *columns], "rows": rows}]
 
 
-def _effects(names: Sequence[str], runs: Sequence[RunRecord]) -> list[Block]:
+def _effects(names: Sequence[str], runs: Sequence[RunResult]) -> list[Block]:
     """Return the total effects of the edges' causes with their intervals, a column for each run.
 
     Of a run without the edge, or whose model has no effects, the cell is empty. Where a run has

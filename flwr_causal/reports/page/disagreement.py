@@ -9,7 +9,7 @@ from flwr_causal.doubts.parties import clear_differences
 if TYPE_CHECKING:
     import pandas as pd
 
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
     from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
@@ -41,7 +41,7 @@ def left_out_blocks(influence: Influence) -> list[Block]:
     return [{"kind": "table", "caption": "Without one party", "columns": columns, "rows": rows}]
 
 
-def disagreement_blocks(run: RunRecord) -> list[Block]:
+def disagreement_blocks(run: RunResult) -> list[Block]:
     """Return the effects, means and spreads that differ at a party by more than chance."""
     table = run.disagreement
     if table is None or table.empty:
@@ -69,7 +69,7 @@ def disagreement_blocks(run: RunRecord) -> list[Block]:
     return blocks
 
 
-def disagreement_rows(run: RunRecord) -> list[list[Any]]:
+def disagreement_rows(run: RunResult) -> list[list[Any]]:
     """Return what differs at single parties by more than chance, by :data:`COLUMNS`."""
     table = run.disagreement
     return [] if table is None else _listed(clear_differences(table))

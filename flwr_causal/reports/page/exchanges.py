@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.saved import misplaced
 
 if TYPE_CHECKING:
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 Block = dict[str, Any]
 
@@ -36,8 +36,8 @@ NAMES = {
 MOST_CELLS = 2000
 
 
-def exchange_blocks(run: RunRecord) -> list[Block]:
-    """Return the course of the diagnostics, traffic and seconds by exchange, and all records."""
+def exchange_blocks(run: RunResult) -> list[Block]:
+    """Return the course of the diagnostics, traffic and seconds by exchange, and all entries."""
     if not run.history:
         return []
     facts = [
@@ -59,18 +59,18 @@ def exchange_blocks(run: RunRecord) -> list[Block]:
         curves += [p for key, name in traffic.items() if (p := _curve(run.history, key, name))]
         blocks.append({"kind": "lines", "title": "By exchange", "x": "exchange", "panels": curves})
     blocks += _maps(run)
-    keys = list(dict.fromkeys(key for record in run.history for key in record))
+    keys = list(dict.fromkeys(key for entry in run.history for key in entry))
     for key in (SENT, RECEIVED, SECONDS):
         # Seconds are drawn, and what is the same for all parties follows from the whole.
-        if key == SECONDS or not any(isinstance(record.get(key), dict) for record in run.history):
+        if key == SECONDS or not any(isinstance(entry.get(key), dict) for entry in run.history):
             keys = [other for other in keys if other != key]
     names = {key: NAMES.get(key, key.replace("_", " ")) for key in keys}
-    rows = [{key: _cell(record.get(key)) for key in names} for record in run.history]
+    rows = [{key: _cell(entry.get(key)) for key in names} for entry in run.history]
     # What never changes is said once.
     same = [
         key for key in names if len(rows) >= LEAST_POINTS and len({row[key] for row in rows}) == 1
     ]
-    caption = "The record of each exchange (bytes of all parties together)"
+    caption = "The entry of each exchange (bytes of all parties together)"
     if same:
         caption += "; in all exchanges: " + ", ".join(
             f"{names.pop(key)} {rows[0][key]}" for key in same
@@ -83,13 +83,13 @@ def exchange_blocks(run: RunRecord) -> list[Block]:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value of a record; of bytes by party the smallest and the largest."""
+    """Return a value of an entry; of bytes by party the smallest and the largest."""
     if isinstance(value, dict) and not misplaced(value, dict[str, float]):
         return f"{min(value.values(), default=0):,} to {max(value.values(), default=0):,}"
     return value if isinstance(value, int | float | str | None) else json.dumps(value)
 
 
-def party_columns(run: RunRecord) -> dict[str, dict[str, float]]:
+def party_columns(run: RunResult) -> dict[str, dict[str, float]]:
     """Return each party's traffic, by column of the table of parties."""
     columns = {
         "bytes to it": _by_party(run, SENT),
@@ -106,24 +106,24 @@ def party_columns(run: RunRecord) -> dict[str, dict[str, float]]:
     }
 
 
-def _by_party(run: RunRecord, key: str) -> dict[str, dict[int, float]]:
+def _by_party(run: RunResult, key: str) -> dict[str, dict[int, float]]:
     """Return the history's numbers by party and exchange; unknown ones are left out.
 
     The parties that replied are those whose seconds are known, and those that failed are listed.
     """
     found: dict[str, dict[int, float]] = {}
-    for record in run.history:
-        values = record.get(key, {})
+    for entry in run.history:
+        values = entry.get(key, {})
         if not isinstance(values, dict):
-            values = dict.fromkeys(record.get(SECONDS, ()), values)
+            values = dict.fromkeys(entry.get(SECONDS, ()), values)
         for party, value in values.items():
-            found.setdefault(party, {})[record["round"]] = value
+            found.setdefault(party, {})[entry["round"]] = value
     return found
 
 
-def _maps(run: RunRecord) -> list[Block]:
+def _maps(run: RunResult) -> list[Block]:
     """Return heat maps of parties and exchanges: seconds, and bytes where the parties' differ."""
-    numbers = [record["round"] for record in run.history]
+    numbers = [entry["round"] for entry in run.history]
     if len(run.parties) * len(numbers) > MOST_CELLS or len(numbers) < LEAST_POINTS:
         return []
     titles = {
@@ -133,7 +133,7 @@ def _maps(run: RunRecord) -> list[Block]:
     }
     blocks = []
     for key, (title, unit) in titles.items():
-        if not any(isinstance(record.get(key), dict) for record in run.history):
+        if not any(isinstance(entry.get(key), dict) for entry in run.history):
             continue
         table = _by_party(run, key)
         if key == SECONDS and run.config.get("simulated"):
@@ -161,9 +161,7 @@ def _maps(run: RunRecord) -> list[Block]:
 def _curve(history: list[dict[str, Any]], key: str, name: str) -> dict[str, Any] | None:
     """Return the course of a number, or None where it is not known or does not change."""
     points = [
-        [record["round"], record[key]]
-        for record in history
-        if isinstance(record.get(key), int | float)
+        [entry["round"], entry[key]] for entry in history if isinstance(entry.get(key), int | float)
     ]
     values = [value for _, value in points]
     if len(points) < LEAST_POINTS or len(set(values)) == 1:

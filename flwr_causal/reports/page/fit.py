@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.fit_check import FitCheck
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
 
 Block = dict[str, Any]
 
@@ -21,7 +21,7 @@ DOUBTS = ["edge", "doubt", "about its", "why", "what would decide it"]
 MOST_PAIRS = 50
 
 
-def fit_blocks(run: RunRecord) -> list[Block]:
+def fit_blocks(run: RunResult) -> list[Block]:
     """Return the tests that reject, and the most doubtful edges; nothing where nothing is known."""
     fit, doubtful = fit_of(run), doubt_rows(run)
     blocks = [] if fit is None else _tests(fit)
@@ -33,7 +33,7 @@ def fit_blocks(run: RunRecord) -> list[Block]:
     return blocks
 
 
-def doubt_rows(run: RunRecord) -> list[list[Any]]:
+def doubt_rows(run: RunResult) -> list[list[Any]]:
     """Return the most doubtful edges of a run, by the columns :data:`DOUBTS`."""
     return [
         [f"{one.cause} {one.mark} {one.effect}", one.doubt, one.about, one.reason, one.decided_by]

@@ -34,23 +34,23 @@ from flwr_causal.reports.page.fit import fit_blocks
 from flwr_causal.reports.page.graph import SHARES, graph_payload, strength_of
 from flwr_causal.reports.page.probabilities import probability_blocks
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks
-from flwr_causal.reports.record import lost_in_words
+from flwr_causal.reports.result import lost_in_words
 from flwr_causal.reports.trust import trust_of
 from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.reports.result import RunResult
     from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
 
 
-def payload_of(run: RunRecord, asked: tuple[str, str] | None = None) -> dict[str, Any]:
+def payload_of(run: RunResult, asked: tuple[str, str] | None = None) -> dict[str, Any]:
     """Return the content of the page of a run.
 
     Parameters
     ----------
-    run : RunRecord
+    run : RunResult
     asked : tuple of str, optional
         A treatment and an outcome: their effect stands above the graph.
     """
@@ -86,12 +86,12 @@ def payload_of(run: RunRecord, asked: tuple[str, str] | None = None) -> dict[str
     }
 
 
-def _asked_section(run: RunRecord, treatment: str, outcome: str) -> dict[str, Any]:
+def _asked_section(run: RunResult, treatment: str, outcome: str) -> dict[str, Any]:
     title = f"The effect of {treatment} on {outcome}"
     return _section("asked", title, asked_blocks(run, treatment, outcome))
 
 
-def all_party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
+def all_party_blocks(run: RunResult, influence: Influence) -> list[Block]:
     """Return the blocks on parties: a row for each, the graph without each, how they differ."""
     return [
         *party_blocks(run, influence),
@@ -108,13 +108,13 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def heading(run: RunRecord) -> str:
+def heading(run: RunResult) -> str:
     """Return what the run found, and without which parties."""
     lost = lost_in_words(run)
     return found_in_words(run) + (f", {lost}" if lost else "")
 
 
-def found_in_words(run: RunRecord) -> str:
+def found_in_words(run: RunResult) -> str:
     """Return what the run found, in one phrase."""
     graph = run.graph
     if graph is None:
@@ -130,7 +130,7 @@ def found_in_words(run: RunRecord) -> str:
     return f"{phrase} among {counted(len(graph.names), 'variable')}"
 
 
-def question(run: RunRecord) -> str:
+def question(run: RunResult) -> str:
     """Return the run's question, parties, cost, and the reason for which it ended."""
     summary = run.about.get("summary", "")
     method = run.config.get("method", "The method")
@@ -261,9 +261,9 @@ def _guarantee_blocks(privacy: dict[str, Any]) -> list[Block]:
     return [{"kind": "facts", "title": "Differential privacy", "rows": rows}]
 
 
-def privacy_blocks(run: RunRecord) -> list[Block]:
+def privacy_blocks(run: RunResult) -> list[Block]:
     """Return the contract's description of the exchanges that took place."""
-    times = Counter(record.get("exchange") for record in run.history)
+    times = Counter(entry.get("exchange") for entry in run.history)
     rows = [
         [
             exchange["name"],
@@ -299,7 +299,7 @@ def privacy_blocks(run: RunRecord) -> list[Block]:
     ]
 
 
-def setup_blocks(run: RunRecord) -> list[Block]:
+def setup_blocks(run: RunResult) -> list[Block]:
     """Return the method's description and papers, all options, versions."""
     blocks: list[Block] = []
     if description := run.about.get("description"):

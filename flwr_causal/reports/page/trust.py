@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.words import counted
 from flwr_causal.reports.page.exchanges import party_columns
-from flwr_causal.reports.record import lost_in_words
+from flwr_causal.reports.result import lost_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from flwr_causal.core.interventions.targets import TargetRecord
-    from flwr_causal.reports.record import RunRecord
+    from flwr_causal.core.interventions.targets import TargetEntry
+    from flwr_causal.reports.result import RunResult
     from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
@@ -52,7 +52,7 @@ DIFFERENCES = {
 }
 
 
-def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:
+def trust_blocks(run: RunResult, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:
     """Return the warnings, the missing replies, and the comparison with the truth."""
     blocks: list[Block] = []
     if run.error:
@@ -182,7 +182,7 @@ def _party_agreement_in_words(graph: dict[str, Any]) -> str:
     )
 
 
-def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
+def party_blocks(run: RunResult, influence: Influence) -> list[Block]:
     """Return the parties' rows and replies, their influence, and where their own graphs differ.
 
     Of parties that add up in groups the influence is that of the groups.
@@ -217,7 +217,7 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
     return [*blocks, *_target_blocks(run.targets), *_heterogeneity_blocks(run.heterogeneity)]
 
 
-def _target_blocks(targets: Sequence[TargetRecord] | None) -> list[Block]:
+def _target_blocks(targets: Sequence[TargetEntry] | None) -> list[Block]:
     """Return the variables that parties act on."""
     if targets is None:
         return []

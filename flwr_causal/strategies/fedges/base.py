@@ -15,7 +15,7 @@ from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.ges import ges
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.options import require
 from flwr_causal.core.words import by_name
 from flwr_causal.data.check.agreement import agree
@@ -252,7 +252,7 @@ def disagreement_of_tables(
     sets = Sets(np.asarray(asked["sizes"]), np.asarray(asked["members"]))
     columns = columns_of([one.width for one in variables])
     cardinalities = np.array([len(one.states) for one in variables], dtype=np.int64)
-    parties: dict[str, Moments] = {}
+    parties: dict[str, SampleMoments] = {}
     for party, arrays in replies.items():
         counts = ContingencyCounts(*(arrays[name] for name in ContingencyCounts._fields))
         tables = tables_of(sets, counts, cardinalities)
@@ -264,7 +264,7 @@ def disagreement_of_tables(
 
 def _moments(
     tables: Sequence[IntArray], sets: Sets, columns: Sequence[IntArray], names: tuple[str, ...]
-) -> Moments | None:
+) -> SampleMoments | None:
     """Return the moments of the columns of states; NaN of those that no table has together."""
     size = len(names)
     mean, second = np.zeros(size), np.full((size, size), np.nan)
@@ -284,7 +284,7 @@ def _moments(
                 product = both[:-1, :-1] - np.outer(both.sum(axis=1)[:-1], both.sum(axis=0)[:-1])
                 second[np.ix_(columns[one], columns[other])] = product
                 second[np.ix_(columns[other], columns[one])] = product.T
-    return Moments(rows, mean, second, names)
+    return SampleMoments(rows, mean, second, names)
 
 
 def _margin(shares: FloatArray, kept: tuple[int, ...]) -> FloatArray:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
     from flwr_causal.data.interventions import Targets
     from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.solvers.solver import Solved, Solver
@@ -57,7 +57,7 @@ def with_unknown_targets(
     told = replace(
         products,
         info={"targets": int(found.acted.sum())},
-        heterogeneity=Heterogeneity({}, targets=found.records([*products.parts], names)),
+        heterogeneity=Heterogeneity({}, targets=found.entries([*products.parts], names)),
     )
     if not found.acted.any():
         return told, masks
@@ -126,7 +126,7 @@ def _moments(
     num_rows: int,
     replaced: BoolArray,
     shifted: BoolArray,
-) -> Sequence[Moments]:
+) -> Sequence[SampleMoments]:
     """Return each variable's moments under replaced and shifted targets, by set of targets."""
     columns, names = products.design.columns, products.agreement.names
     return moments_by_variable(by_set, replaced, num_rows, columns, names, shifted)

@@ -7,7 +7,7 @@ import pytest
 from flwr_causal import CausalGraph, ConfigError, DataError
 from flwr_causal.core.answers import NO_EFFECT
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.systems.ancestral import AncestralModel
 from flwr_causal.core.systems.blocks import BlockModel
 
@@ -43,7 +43,7 @@ def graph_of(edges, names):
 
 def model_of(rows, edges=(*EDGES, *HIDDEN), functions=1):
     variables, columns = design(rows, functions)
-    moments = Moments.from_rows(columns, column_names(variables))
+    moments = SampleMoments.from_rows(columns, column_names(variables))
     return AncestralModel(graph_of(edges, list(rows.columns)), moments, variables)
 
 
@@ -55,7 +55,9 @@ def test_of_numbers_effects_are_those_of_the_model_of_numbers():
     rows = pd.DataFrame({"w": w, "z": z, "x": x, "t": h, "y": 10 * x - z + rng.normal(size=400)})
     edges = [("w", "x"), ("z", "x"), ("x", "y"), ("z", "y"), ("h", "z"), ("h", "t")]
     model = model_of(rows, edges)
-    other = AncestralModel(model.graph, Moments.from_rows(rows.to_numpy(), list(rows.columns)))
+    other = AncestralModel(
+        model.graph, SampleMoments.from_rows(rows.to_numpy(), list(rows.columns))
+    )
     found, expected = model.total_effect("x", "y"), other.total_effect("x", "y")
     assert found.adjustment_set == expected.adjustment_set == ("z",)
     assert found.value == pytest.approx(expected.value, rel=1e-9)
@@ -168,7 +170,7 @@ def test_an_effect_that_no_adjustment_gives_is_an_error_of_both_models():
     rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 5)), columns=names)
     model = model_of(rows, [*edges, *hidden])
     assert model.graph.may_cause("x", "y")
-    other = AncestralModel(model.graph, Moments.from_rows(rows.to_numpy(), names))
+    other = AncestralModel(model.graph, SampleMoments.from_rows(rows.to_numpy(), names))
     for one in (model, other):
         with pytest.raises(DataError, match="x on y is not identified: no variables block all"):
             one.total_effect("x", "y")

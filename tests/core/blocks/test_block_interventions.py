@@ -10,7 +10,7 @@ from flwr_causal.core.blocks.search import BlockProblem, edge_costs, independent
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.linear.order_search import order_score
 from flwr_causal.core.systems.blocks import BlockModel, implied_moments
 from flwr_causal.errors import DataError
@@ -204,7 +204,9 @@ def test_effects_are_those_without_interventions():
     model = BlockModel.of(variables, own, marks)
     found = model.total_effect("a", "b", state="high", reference="low")
     assert found.value == pytest.approx(1.0, abs=0.05)
-    plain = BlockModel(variables, Moments.from_rows(design(table)[1], model.moments.names), marks)
+    plain = BlockModel(
+        variables, SampleMoments.from_rows(design(table)[1], model.moments.names), marks
+    )
     naive = plain.total_effect("a", "b", state="high", reference="low")
     assert naive.value == pytest.approx(0.5, abs=0.1)
     drawn = model.do({"a": "high"}).sample(20_000, seed=0)

@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from flwr_causal import Run, simulate
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.graphs import equivalence
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.errors import ConfigError, DataError
 
@@ -33,7 +33,7 @@ def table(n=900, seed=0):
 
 def model(rows=None, marks=DAG, functions=1):
     variables, columns = design(table() if rows is None else rows, functions)
-    return BlockModel(variables, Moments.from_rows(columns, column_names(variables)), marks)
+    return BlockModel(variables, SampleMoments.from_rows(columns, column_names(variables)), marks)
 
 
 def regressed(y, *columns):

@@ -13,7 +13,7 @@ from flwr_causal.core.blocks.design import blocks_of_columns, column_names, desi
 from flwr_causal.core.graphs.fit_check import check, edge_tests
 from flwr_causal.core.linear.effects import Blocks
 from flwr_causal.core.linear.independence import BlockTests
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.systems.blocks import BlockModel
 
 NAMES = ("group", "smoker", "dose", "visits", "died")
@@ -40,7 +40,7 @@ def model(frame, dag=DAG, functions=1):
     for one in variables:
         kind = {"smoker": "bool", "died": "int"}.get(one.name, "str")
         typed.append(one if hasattr(one, "mean") else type(one)(one.name, one.states, kind))
-    moments = Moments.from_rows(columns, column_names(variables))
+    moments = SampleMoments.from_rows(columns, column_names(variables))
     return BlockModel(tuple(typed), moments, dag)
 
 
@@ -282,7 +282,7 @@ def test_what_cannot_be_given_is_refused(tmp_path):
 def test_the_likelihood_ratio_is_wilks_with_bartletts_factor():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(40, 6)) + rng.normal(size=(40, 1))
-    moments = Moments.from_rows(rows, list("abcdef"))
+    moments = SampleMoments.from_rows(rows, list("abcdef"))
     blocks = Blocks(["x", "y", "z"], columns_of([3, 2, 1]), moments)
 
     def log_det(columns):

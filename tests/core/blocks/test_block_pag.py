@@ -10,7 +10,7 @@ from flwr_causal.core.ges.ancestral_search import AncestralScore, AncestralSearc
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import directed_edges, marks_of_dag
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import DataError
 
@@ -30,7 +30,7 @@ def table(seed, n=6000):
 
 def searched(rows, functions=1, knowledge=None):
     variables, columns = design(rows, functions)
-    moments = Moments.from_rows(columns, column_names(variables))
+    moments = SampleMoments.from_rows(columns, column_names(variables))
     names = tuple(one.name for one in variables)
     source = BlockSource(moments, [one.width for one in variables], names)
     return AncestralSearch(source, knowledge).graph(names)
@@ -92,7 +92,7 @@ def test_a_variable_of_one_value_is_an_error():
 def test_of_dags_the_score_of_blocks_is_that_of_regressions():
     rng = np.random.default_rng(0)
     widths, owner = [2, 1, 3], np.repeat(range(3), [2, 1, 3])
-    moments = Moments.from_rows(rng.normal(size=(400, 6)) @ rng.normal(size=(6, 6)))
+    moments = SampleMoments.from_rows(rng.normal(size=(400, 6)) @ rng.normal(size=(6, 6)))
     costs = np.arange(9.0).reshape(3, 3)
     score = AncestralScore(moments.correlations, 400, costs + costs.T, widths)
     differences = []

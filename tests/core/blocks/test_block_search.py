@@ -17,7 +17,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear import order_search as module
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.linear.order_search import GROWTH, order_score, search_orders
 from flwr_causal.errors import ConfigError, DataError
 
@@ -30,7 +30,7 @@ def blocks(seed, widths, n=150):
     rng = np.random.default_rng(seed)
     size = sum(widths)
     rows = rng.normal(size=(n, size)) @ (np.eye(size) + np.triu(rng.normal(size=(size, size)), 1))
-    return Moments.from_rows(rows)
+    return SampleMoments.from_rows(rows)
 
 
 def log_determinant(correlations, given_columns, own):
@@ -137,7 +137,7 @@ def test_columns_that_are_combinations_gain_nothing():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 300))
     rows = np.column_stack([x, 2 * x, x + y, rng.normal(size=300)])
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     widths = [2, 1, 1]
     costs = edge_costs(moments.n, widths)
     found = search_orders(

@@ -10,7 +10,7 @@ from small_graphs import matrix
 
 from flwr_causal.core.blocks.design import Category, Number, numbers_in_units
 from flwr_causal.core.blocks.disagreement import disagreement
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.systems.linear import fit
 
 EDGES = matrix(3, (0, 1), (1, 2), (0, 2))
@@ -27,7 +27,7 @@ def tables(rng, sizes):
 
 
 def moments_of(parts, names="xyz"):
-    return {f"party {k}": Moments.from_rows(part, names) for k, part in enumerate(parts)}
+    return {f"party {k}": SampleMoments.from_rows(part, names) for k, part in enumerate(parts)}
 
 
 def table_of(parts, edges=EDGES, names="xyz"):
@@ -159,7 +159,7 @@ def system(rng):
 
 def of_rows(edges, parts):
     moments = {
-        f"party {k}": Moments.from_rows(
+        f"party {k}": SampleMoments.from_rows(
             np.column_stack(
                 [
                     one.columns(rows[:, j] if LEVELS[j] is None else rows[:, j].astype(int))

@@ -6,7 +6,7 @@ import pytest
 from worlds_of_blocks import mixed_series
 
 from flwr_causal.core.blocks.design import column_names, design, with_lags
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.core.systems.linear import fit
@@ -25,7 +25,7 @@ def model_of(table, now, past, functions=1):
     order = len(past)
     columns = np.column_stack([one.columns(codes(table[one.name], one)) for one in variables])
     lagged = with_lags(variables, order)
-    moments = Moments.from_rows(lagged_rows([columns], order), column_names(lagged))
+    moments = SampleMoments.from_rows(lagged_rows([columns], order), column_names(lagged))
     return BlockModel(lagged, moments, now, lagged=past)
 
 
@@ -65,7 +65,9 @@ def test_numbers_alone_are_a_linear_system():
     model = model_of(table, now, past)
     rows = lagged_rows([table.to_numpy(dtype=float)], 2)
     names = tuple(table)
-    linear = fit(Moments.from_rows(rows, lagged_names(names, 2)), np.concatenate([now, *past]), 5)
+    linear = fit(
+        SampleMoments.from_rows(rows, lagged_names(names, 2)), np.concatenate([now, *past]), 5
+    )
     assert np.argwhere(now).size
     for cause in names:
         for effect in names:

@@ -21,7 +21,7 @@ from flwr_causal.core.graphs.pag.marks import (
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, pag_of_mag
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.stability import NUM_DRAWS
 from flwr_causal.errors import DataError
 from flwr_causal.solvers import pag_search as public
@@ -178,7 +178,7 @@ def test_variables_that_knowledge_keeps_apart_may_have_a_common_cause():
 
 def test_weights_are_partial_correlations_of_edges():
     rows, _, _ = world(3)
-    moments = Moments.from_rows(rows.to_numpy(), list(rows.columns))
+    moments = SampleMoments.from_rows(rows.to_numpy(), list(rows.columns))
     found = pag_search(moments)
     np.testing.assert_array_equal(found.weights != 0, found.marks != NONE)
     np.testing.assert_array_equal(found.weights, found.weights.T)

@@ -8,7 +8,7 @@ from scipy.special import expit
 from flwr_causal import Knowledge, simulate
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.blocks.linear_probabilities import curved_probabilities
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 
 
 def logistic(constant, slope, n=1500, seed=0):
@@ -20,7 +20,7 @@ def logistic(constant, slope, n=1500, seed=0):
 
 def bent(table, edges):
     variables, rows = design(table)
-    moments = Moments.from_rows(rows, column_names(variables))
+    moments = SampleMoments.from_rows(rows, column_names(variables))
     return curved_probabilities(variables, moments, np.array(edges, dtype=bool))
 
 

@@ -14,7 +14,7 @@ from flwr_causal.core.arrays import upper_triangles
 from flwr_causal.core.blocks import logistic
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.blocks.missing import MomentEstimate, expected_sums
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.errors import DataError
 
@@ -39,7 +39,9 @@ def table(n, seed=0, strength=1.0):
 
 def model(frame):
     variables, columns = design(frame)
-    return BlockModel(variables, Moments.from_rows(columns, column_names(variables)), DAG), columns
+    return BlockModel(
+        variables, SampleMoments.from_rows(columns, column_names(variables)), DAG
+    ), columns
 
 
 def converged(own, rows, near=logistic.NEAR, parts=1, monkeypatch=None):

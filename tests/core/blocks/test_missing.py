@@ -22,7 +22,7 @@ from flwr_causal.core.blocks.missing import (
     seen_sums,
     stepped,
 )
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.regression import informing_rows
 
 D = 5
@@ -180,7 +180,7 @@ def test_rows_inform_about_effects_by_what_they_lack():
     # y = x + 2 q + e, all independent of variance 1; q is missing in half of the rows with x and y.
     second = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 2.0], [1.0, 2.0, 6.0]])
     together = np.array([[100.0, 50, 80], [50, 60, 40], [80, 40, 80]])
-    moments = Moments(100, np.zeros(3), second, ("x", "q", "y"), together)
+    moments = SampleMoments(100, np.zeros(3), second, ("x", "q", "y"), together)
     of_x, of_q = informing_rows(moments, np.array([0, 1]), 2)
     # Given x and y the variance of q is 1 / (1 + 4): the residual has 1 + 4 / 5 without q.
     assert of_x == pytest.approx(80 * (0.5 + 0.5 / 1.8))

@@ -14,7 +14,7 @@ from flwr_causal.core.blocks.design import Category, column_names, design
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import order_score
 from flwr_causal.core.linear.solution import edge_masks
 
@@ -59,7 +59,7 @@ def test_a_start_whose_families_alone_are_left_stays():
 
 def problem_of(frame, knowledge=None, least_effect=0.0):
     variables, rows = design(frame)
-    moments = Moments.from_rows(rows, column_names(variables))
+    moments = SampleMoments.from_rows(rows, column_names(variables))
     names = tuple(one.name for one in variables)
     masks = edge_masks(knowledge, names)
     widths = [one.width for one in variables]
@@ -175,7 +175,7 @@ def test_a_family_is_scored_by_the_rows_of_its_variable():
     frame, _ = mixed_table(5, 400, seed=6)
     problem, variables, moments, rows, _ = problem_of(frame)
     families = [[(), tuple(k for k in range(5) if k != j)] for j in range(5)]
-    own = [Moments.from_rows(rows[40 * j :], moments.names) for j in range(5)]
+    own = [SampleMoments.from_rows(rows[40 * j :], moments.names) for j in range(5)]
     logs = likelihoods(variables, moments, rows, families)
     costs = problem.least_costs
     scores = near_ties.scores_of(variables, own, families, costs, logs)

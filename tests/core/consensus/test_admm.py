@@ -301,7 +301,7 @@ def test_resumed_run_is_the_same_run():
     state, memories, locals_ = start(problem, parties)
     for t in range(15):
         if t == 7:  # all that is left is what was saved
-            state = admm.State(
+            state = admm.ServerState(
                 state.round,
                 state.weights.copy(),
                 state.multiplier.copy(),
@@ -387,7 +387,7 @@ def test_early_end_needs_all_three_signs_and_is_readable():
     schedule = Schedule((1.0,) * 50, (1.0,) * 50, (0.0,) * 50, patience=5)
     problem = admm.ServerProblem(schedule, 2)
     W = np.array([[[0.0, 1.0], [0.0, 0.0]]])
-    good_state = admm.State(20, W, np.ones(1), 0 * W, stable_rounds=5)
+    good_state = admm.ServerState(20, W, np.ones(1), 0 * W, stable_rounds=5)
     good = admm.Info(1e-9, 1e-4, 0, 1, 1.0, 1.0, 0.0, 0)
     assert "has not changed for 5 rounds" in admm.finished(good_state, good, problem)
     assert "20 of 50" in admm.finished(good_state, good, problem)

@@ -25,7 +25,7 @@ from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.errors import ConfigError, DataError
 
 SCORES = [("bdeu", 1.0), ("bdeu", 0.01), ("bdeu", 25.0), ("bic", 1.0), ("qnml", 1.0)]
@@ -240,7 +240,7 @@ def test_the_regret_of_very_many_cells_keeps_its_digits(cells):
 def random_moments(d, n, seed, units=None):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
-    return Moments.from_rows(rows if units is None else rows * units)
+    return SampleMoments.from_rows(rows if units is None else rows * units)
 
 
 def test_gains_from_moments_are_differences_of_the_gaussian_bic():
@@ -269,7 +269,9 @@ def test_gains_from_moments_do_not_depend_on_units():
 def test_what_is_known_already_costs_an_edge_and_gains_nothing():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 50))
-    source = MomentGains(Moments.from_rows(np.stack([a, b, a + b, np.full(50, 3.0), 2 * a], 1)))
+    source = MomentGains(
+        SampleMoments.from_rows(np.stack([a, b, a + b, np.full(50, 3.0), 2 * a], 1))
+    )
     price = -0.5 * np.log(50)
     assert gains_of(source, 5, 1, [0])[4] == pytest.approx(price)  # a again
     assert gains_of(source, 5, 0, [])[3] == pytest.approx(price)  # a constant

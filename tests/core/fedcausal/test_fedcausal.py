@@ -283,7 +283,7 @@ def test_server_minimises_equation_4():
     d, alpha, rho = 6, 0.4, 3.0
     sent = [rng.standard_normal((d, d)) * ~np.eye(d, dtype=bool) for _ in range(3)]
     shares = np.array([0.5, 0.3, 0.2])
-    state = fedcausal.State(4, np.zeros((d, d)), alpha, rho, last_h=1.0)
+    state = fedcausal.ServerState(4, np.zeros((d, d)), alpha, rho, last_h=1.0)
     mean = np.tensordot(shares, sent, 1)
     W = fedcausal.server_step(state, mean, ServerProblem(d))[0].weights
 
@@ -386,7 +386,7 @@ def test_reasons_to_end():
     def reason(**changes):
         server = ServerProblem(2, Settings(**{"max_exchanges": 50, **changes.pop("settings", {})}))
         h, done, moved = changes.pop("h"), changes.pop("done"), changes.pop("moved", 0.0)
-        state = fedcausal.State(
+        state = fedcausal.ServerState(
             **{
                 "exchange": 9,
                 "weights": np.zeros((2, 2)),

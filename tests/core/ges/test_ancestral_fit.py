@@ -8,7 +8,7 @@ from flwr_causal.core.ges.ancestral_kernels import FIT_TIE
 from flwr_causal.core.ges.ancestral_search import AncestralScore
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL, directed_edges, mag, marks_of_dag
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.ties import LEAST_SHARE
 
 N = 1000
@@ -16,7 +16,7 @@ N = 1000
 
 def random_moments(rng, d):
     rows = rng.normal(size=(N, d)) @ rng.normal(size=(d, d))
-    return Moments.from_rows(rows, [f"x{k}" for k in range(d)])
+    return SampleMoments.from_rows(rows, [f"x{k}" for k in range(d)])
 
 
 def hidden_pair():

@@ -13,12 +13,12 @@ from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import NONE, ancestral_separators
 from flwr_causal.core.graphs.pag.rules import member, oriented
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 
 
 def searched(rng, d, n=300, knowledge=None, **options):
     second = correlations_of(rng, d, n)
-    moments = Moments(n, np.zeros(d), second, tuple(f"x{k}" for k in range(d)))
+    moments = SampleMoments(n, np.zeros(d), second, tuple(f"x{k}" for k in range(d)))
     return AncestralSearch(NumberSource(moments), knowledge, **options)
 
 

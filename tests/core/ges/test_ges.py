@@ -17,7 +17,7 @@ from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import ConfigError, DataError
 
@@ -73,7 +73,7 @@ def test_graphs_of_five_variables_are_found_from_exact_covariances():
         weights = dag * rng.uniform(0.4, 1.5, (5, 5)) * rng.choice([-1, 1], (5, 5))
         mixing = np.linalg.inv(np.eye(5) - weights)
         covariance = mixing.T @ np.diag(rng.uniform(0.5, 2, 5)) @ mixing
-        moments = Moments(10**12, np.zeros(5), covariance, tuple("edcba"))
+        moments = SampleMoments(10**12, np.zeros(5), covariance, tuple("edcba"))
         np.testing.assert_array_equal(
             ges(moments, "gaussian-bic").adjacency, equivalence.cpdag(dag)
         )
@@ -406,7 +406,7 @@ def test_moments_need_numbers(rows):
 def test_moments_must_be_complete():
     covariance = np.array([[1.0, np.nan], [np.nan, 1.0]])
     with pytest.raises(DataError, match="second moment of a and b is missing"):
-        ges(Moments(9, np.zeros(2), covariance, ("a", "b")), "gaussian-bic")
+        ges(SampleMoments(9, np.zeros(2), covariance, ("a", "b")), "gaussian-bic")
 
 
 def test_columns_of_one_state_stay_alone():

@@ -29,7 +29,7 @@ from flwr_causal.core.ges.operators import nothing_best
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.errors import DataError
 
 
@@ -404,7 +404,7 @@ def test_all_small_graphs_are_found_from_the_exact_covariances():
         weights = dag * rng.uniform(0.4, 1.5, (4, 4)) * rng.choice([-1, 1], (4, 4))
         mixing = np.linalg.inv(np.eye(4) - weights)
         covariance = mixing.T @ np.diag(rng.uniform(0.5, 2, 4)) @ mixing
-        graph = ges(Moments(10**11, np.zeros(4), covariance, tuple("abcd")), "gaussian-bic")
+        graph = ges(SampleMoments(10**11, np.zeros(4), covariance, tuple("abcd")), "gaussian-bic")
         np.testing.assert_array_equal(graph.adjacency, equivalence.cpdag(dag))
 
 

@@ -12,12 +12,12 @@ from flwr_causal.core.blocks.pag import BlockSource, NumberSource
 from flwr_causal.core.blocks.search import block_search
 from flwr_causal.core.ges.ancestral_search import HiddenCauses, hidden_causes
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.stability import order_search
 
 
 def doubts(rows, **options):
-    moments = Moments.from_rows(rows.to_numpy(), list(rows.columns))
+    moments = SampleMoments.from_rows(rows.to_numpy(), list(rows.columns))
     return of_moments(moments, order_search(moments).adjacency, **options)
 
 
@@ -77,7 +77,7 @@ def test_no_hidden_causes_are_told_of_where_there_are_none():
 def test_graphs_of_many_variables_are_not_checked():
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(rng.normal(size=(300, 61)), columns=[f"x{k}" for k in range(61)])
-    moments = Moments.from_rows(rows.to_numpy(), list(rows.columns))
+    moments = SampleMoments.from_rows(rows.to_numpy(), list(rows.columns))
     assert of_moments(moments, np.zeros((61, 61), dtype=bool)) == HiddenCauses(0.0, ())
 
 
@@ -89,7 +89,7 @@ def test_dense_graphs_of_more_than_thirty_variables_are_not_checked(monkeypatch)
         lambda *given, **own: checked.append(given),
     )
     rng, dense = np.random.default_rng(0), np.triu(np.ones((31, 31), dtype=bool), k=1)
-    moments = Moments.from_rows(rng.normal(size=(300, 31)), [f"x{k}" for k in range(31)])
+    moments = SampleMoments.from_rows(rng.normal(size=(300, 31)), [f"x{k}" for k in range(31)])
     assert of_moments(moments, dense) == HiddenCauses(0.0, ())
     assert not checked
     for own, dag in ((moments, dense & ~np.triu(dense, k=3)), (moments.subset(range(30)), dense)):
@@ -100,7 +100,7 @@ def test_dense_graphs_of_more_than_thirty_variables_are_not_checked(monkeypatch)
 
 def of_blocks(rows):
     variables, columns = design(rows)
-    moments = Moments.from_rows(columns, column_names(variables))
+    moments = SampleMoments.from_rows(columns, column_names(variables))
     source = BlockSource(moments, [one.width for one in variables], list(rows.columns))
     return hidden_causes(source, list(rows.columns), block_search(rows).to_dag().adjacency)
 

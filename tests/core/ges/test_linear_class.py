@@ -16,7 +16,7 @@ from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.series.design import knowledge_masks, lagged_rows, split_blocks
 from flwr_causal.errors import ConfigError, DataError
@@ -69,7 +69,7 @@ def test_no_dag_has_a_better_bic_on_many_rows(size, count):
         dag = random_dag(size, rng, 0.5)
         _, covariance = system(dag, rng)
         rows = rng.normal(size=(100_000, size)) @ np.linalg.cholesky(covariance).T
-        moments = Moments.from_rows(rows)
+        moments = SampleMoments.from_rows(rows)
         marks = found_in(moments).marks
         member = equivalence.consistent_extension(marks)
         best = best_bic(moments)
@@ -91,7 +91,7 @@ def test_dense_systems_are_found_where_the_greedy_search_is_not():
     better = 0
     for seed in range(4):
         dag, rows = system_rows(d, 30, 2000, seed)
-        moments = Moments.from_rows(rows)
+        moments = SampleMoments.from_rows(rows)
         found = linear_class([moments] * d, masks, distinguished=np.zeros((d, d), dtype=bool))
         joined = found.marks | found.marks.T
         greedy = ges(moments, "gaussian-bic", turn=True).adjacency
@@ -104,7 +104,7 @@ def test_dense_systems_are_found_where_the_greedy_search_is_not():
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_all_members_of_a_class_have_one_score(seed, size):
     rng = np.random.default_rng(seed)
-    moments = Moments.from_rows(rng.normal(size=(40, size)) @ rng.normal(size=(size, size)))
+    moments = SampleMoments.from_rows(rng.normal(size=(40, size)) @ rng.normal(size=(size, size)))
     marks = equivalence.cpdag(random_dag(size, rng, 0.6))
     scores = [gaussian_bic(moments, dag) for dag in members_of(marks)]
     np.testing.assert_allclose(scores, scores[0], rtol=0, atol=1e-8)
@@ -117,7 +117,7 @@ def test_neither_units_nor_the_order_of_variables_matter(seed, order):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(60, 6)) @ rng.normal(size=(6, 6))
     units = 10.0 ** rng.uniform(-6, 6, 6)
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     plain, scaled = found_in(moments), found_in(moments.scaled(1 / units))
     np.testing.assert_array_equal(scaled.marks, plain.marks)
     np.testing.assert_allclose(scaled.weights, plain.weights * units / units[:, None], rtol=1e-6)
@@ -133,7 +133,7 @@ def test_neither_units_nor_the_order_of_variables_matter(seed, order):
 def test_weights_of_directed_edges_are_the_effects():
     dag = matrix(4, (0, 2), (1, 2), (2, 3))
     weights, covariance = system(dag, np.random.default_rng(0))
-    found = found_in(Moments(10**8, np.zeros(4), covariance, tuple("abcd")))
+    found = found_in(SampleMoments(10**8, np.zeros(4), covariance, tuple("abcd")))
     np.testing.assert_array_equal(found.marks, dag)
     np.testing.assert_allclose(found.weights, weights, atol=1e-12)
     residual = covariance[3, 3] - weights[2, 3] ** 2 * covariance[2, 2]
@@ -143,7 +143,7 @@ def test_weights_of_directed_edges_are_the_effects():
 def test_an_undirected_edge_has_the_effect_that_each_direction_would_have():
     dag = matrix(3, (0, 1), (1, 2))
     _, covariance = system(dag, np.random.default_rng(1))
-    found = found_in(Moments(10**8, np.zeros(3), covariance, tuple("abc")))
+    found = found_in(SampleMoments(10**8, np.zeros(3), covariance, tuple("abc")))
     both = dag | dag.T
     np.testing.assert_array_equal(found.marks, both)
     slopes = covariance / np.diag(covariance)[:, None]
@@ -157,7 +157,7 @@ def test_an_undirected_edge_has_the_effect_that_each_direction_would_have():
 def test_each_weight_is_that_of_a_member_of_the_class(seed):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 5))
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     found = found_in(moments)
     fits = np.array([least_squares(moments, dag)[0] for dag in members_of(found.marks)])
     for i, j in np.argwhere(found.marks):
@@ -174,7 +174,7 @@ def test_effects_that_cancel_each_other_keep_their_edge():
     assert covariance[0, 2] == 0
     allowed = ~np.eye(3, dtype=bool)
     required = matrix(3, (0, 1), (1, 2))
-    moments = Moments(1000, np.zeros(3), covariance, tuple("abc"))
+    moments = SampleMoments(1000, np.zeros(3), covariance, tuple("abc"))
     found = found_in(moments, EdgeMasks(allowed, required))
     np.testing.assert_array_equal(found.weights != 0, found.marks)
 
@@ -184,7 +184,7 @@ def test_effects_that_cancel_each_other_keep_their_edge():
 
 def test_knowledge_directs_and_forbids():
     _, covariance = system(matrix(3, (0, 1), (1, 2)), np.random.default_rng(2))
-    moments = Moments(1000, np.zeros(3), covariance, tuple("abc"))
+    moments = SampleMoments(1000, np.zeros(3), covariance, tuple("abc"))
     known = Knowledge(tiers=[("b",), ("a", "c")]).masks(moments.names)
     np.testing.assert_array_equal(found_in(moments, known).marks, matrix(3, (1, 0), (1, 2)))
     known = Knowledge(required=[("c", "b")]).masks(moments.names)
@@ -199,7 +199,7 @@ def test_knowledge_directs_and_forbids():
 def test_a_limit_on_parents():
     dag = matrix(4, (0, 3), (1, 3), (2, 3))
     _, covariance = system(dag, np.random.default_rng(0))
-    moments = Moments(10**5, np.zeros(4), covariance, tuple("abcd"))
+    moments = SampleMoments(10**5, np.zeros(4), covariance, tuple("abcd"))
     np.testing.assert_array_equal(found_in(moments).marks, dag)
     marks = found_in(moments, max_parents=2).marks
     assert equivalence.consistent_extension(marks).sum(axis=0).max() == 2
@@ -208,7 +208,7 @@ def test_a_limit_on_parents():
 
 
 def test_constant_variables_are_refused():
-    moments = Moments(9, np.zeros(2), np.diag([1.0, 0.0]), ("a", "b"))
+    moments = SampleMoments(9, np.zeros(2), np.diag([1.0, 0.0]), ("a", "b"))
     with pytest.raises(DataError, match="b is constant"):
         found_in(moments)
 

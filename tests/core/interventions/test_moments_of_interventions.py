@@ -18,7 +18,7 @@ from flwr_causal.core.interventions.moments import (
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.edge_problem import EdgeProblem, SparseProblem
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.linear.moments import SampleMoments, data_scale
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import DataError
@@ -76,7 +76,7 @@ def test_moments_of_a_mechanism_are_those_of_the_rows_without_interventions_on_i
     products, n = products_of(groups)
     found = moments_by_variable(products, acted_on(3, [(), (0,), (0, 2)]), n, "abc")
     for own, rows in zip(found, [(0,), (0, 1, 2), (0, 1)], strict=True):
-        expected = Moments.from_rows(np.concatenate([groups[k] for k in rows]), tuple("abc"))
+        expected = SampleMoments.from_rows(np.concatenate([groups[k] for k in rows]), tuple("abc"))
         assert own.n == expected.n
         np.testing.assert_allclose(own.mean, expected.mean, atol=1e-12)
         np.testing.assert_allclose(own.second, expected.second, atol=1e-12)
@@ -93,7 +93,7 @@ def test_each_mechanism_is_the_regression_on_its_own_rows():
     np.testing.assert_allclose(model.weights, weights, atol=0.03)
     np.testing.assert_allclose(model.intercepts, intercepts, atol=0.03)
     np.testing.assert_allclose(model.noise_variances, 1.0, atol=0.03)
-    kept = Moments.from_rows(np.concatenate([groups[0], groups[1]]))
+    kept = SampleMoments.from_rows(np.concatenate([groups[0], groups[1]]))
     expected, _ = least_squares(kept, weights != 0)
     np.testing.assert_allclose(model.weights[:, 1], expected[:, 1], atol=1e-12)
 
@@ -209,7 +209,7 @@ def test_scores_sum_over_each_variables_own_rows():
 
 
 def test_where_all_variables_share_the_rows_nothing_changes():
-    moments = Moments.from_rows(np.random.default_rng(4).normal(size=(60, 3)) @ CHAIN_ROWS)
+    moments = SampleMoments.from_rows(np.random.default_rng(4).normal(size=(60, 3)) @ CHAIN_ROWS)
     listed = [moments] * 3
     one, other = (dagma(given, sparsity=0.05) for given in (moments, listed))
     assert np.array_equal(one.weights, other.weights)
@@ -229,7 +229,7 @@ def test_dagma_ignoring_interventions_is_wrong_where_using_them_is_right(seed):
     products, n = products_of([observed, acted])
     moments = moments_by_variable(products, acted_on(2, [(), (1,)]), n, "xy")
     found = dagma(moments, sparsity=0.05).weights
-    expected = least_squares(Moments.from_rows(observed), matrix(2, (0, 1)))[0]
+    expected = least_squares(SampleMoments.from_rows(observed), matrix(2, (0, 1)))[0]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     naive = dagma(np.concatenate([observed, acted]), sparsity=0.05).weights
     assert naive[1, 0] > 0.3

@@ -6,7 +6,7 @@ import pytest
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.local_graphs import fitted, open_directions, own_graph
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 
 # x is one column, y has two, z one: x -> y -> z
 WIDTHS = [1, 2, 1]
@@ -29,7 +29,7 @@ def left(rows, given, own):
 
 def test_support_and_shares_are_those_of_multivariate_regressions():
     rows = rows_of(np.random.default_rng(0))
-    own = Moments.from_rows(rows, tuple("abcd"))
+    own = SampleMoments.from_rows(rows, tuple("abcd"))
     weights = fitted(own, DAG, WIDTHS)
     np.testing.assert_allclose(weights[[0]][:, [1, 2]], left(rows, [0], [1, 2])[1], rtol=1e-9)
     common = 0.6 * weights
@@ -46,7 +46,7 @@ def test_support_and_shares_are_those_of_multivariate_regressions():
 
 def test_an_edge_that_is_added_costs_each_pair_of_columns():
     rows = rows_of(np.random.default_rng(1))
-    own = Moments.from_rows(rows, tuple("abcd"))
+    own = SampleMoments.from_rows(rows, tuple("abcd"))
     common = fitted(own, DAG & [[False, False, True]], WIDTHS)  # y -> z only
     acted = np.array([False, True, False])
     found = own_graph(
@@ -57,7 +57,7 @@ def test_an_edge_that_is_added_costs_each_pair_of_columns():
 
 
 def test_the_search_may_change_causes_of_differing_variables_only():
-    own = Moments.from_rows(rows_of(np.random.default_rng(2)), tuple("abcd"))
+    own = SampleMoments.from_rows(rows_of(np.random.default_rng(2)), tuple("abcd"))
     asked = []
 
     def search(own, start, masks):

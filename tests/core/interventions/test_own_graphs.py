@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.interventions.local_graphs import own_graph
 from flwr_causal.core.interventions.targets import own_mechanisms
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import (
     join_blocks,
     knowledge_masks,
@@ -49,7 +49,7 @@ def graphs_of(series, order=2, names=NAMES, weights=None, masks=None):
     masks = knowledge_masks(None, names, order) if masks is None else masks
     acted = own_mechanisms(products, common != 0)
     columns = lagged_names(names, order)
-    own = [Moments.from_rows(design[:, 1:], columns) for design in designs]
+    own = [SampleMoments.from_rows(design[:, 1:], columns) for design in designs]
     return [
         own_graph(moments, common, party, masks) for moments, party in zip(own, acted, strict=True)
     ], acted
@@ -105,7 +105,7 @@ def test_weights_support_and_shares_are_those_of_regressions():
     (series,) = series_of(2, count=1)
     common = 0.8 * join_blocks(NOW, LAGGED)
     rows = lagged_rows([series], 2)
-    own = Moments.from_rows(rows, lagged_names(NAMES, 2))
+    own = SampleMoments.from_rows(rows, lagged_names(NAMES, 2))
     masks = knowledge_masks(None, NAMES, 2)
     found = own_graph(own, common, np.zeros(4, bool), masks)
     assert np.array_equal(found.graph, common != 0)
@@ -160,7 +160,7 @@ def test_a_constant_column_has_neither_causes_nor_effects():
     rows = steps(rng, 200, NOW, ())
     rows[:, 1] = 2.0
     acted = np.array([False, True, True, False])
-    found = own_graph(Moments.from_rows(rows, NAMES), 1.2 * NOW, acted, EdgeMasks.free(4))
+    found = own_graph(SampleMoments.from_rows(rows, NAMES), 1.2 * NOW, acted, EdgeMasks.free(4))
     assert not found.graph[1].any()
     assert np.isfinite(found.support).all()
     assert np.isfinite(found.weights).all()

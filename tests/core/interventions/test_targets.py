@@ -14,7 +14,7 @@ from flwr_causal.core.interventions.targets import (
     told_directions,
     with_shares,
 )
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import search_orders
 
 # x0 -> x1 -> x2 <- x3
@@ -161,10 +161,10 @@ def test_a_shifted_group_counts_about_its_own_mean():
     moved = np.concatenate(
         [parties[0], parties[1] - parties[1].mean(axis=0) + parties[0].mean(axis=0)]
     )
-    expected = Moments.from_rows(moved, NAMES)
+    expected = SampleMoments.from_rows(moved, NAMES)
     np.testing.assert_allclose(own[1].second, expected.second, atol=1e-12)
     np.testing.assert_allclose(own[1].mean, expected.mean, atol=1e-12)
-    pooled = Moments.from_rows(np.concatenate(parties), NAMES)
+    pooled = SampleMoments.from_rows(np.concatenate(parties), NAMES)
     for j in (0, 2, 3):
         np.testing.assert_allclose(own[j].second, pooled.second, atol=1e-12)
         assert own[j] is own[0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flwr_causal.core.linear import baselines
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.linear.notears import notears
 
 NAMES = ("a", "b", "c")
@@ -21,7 +21,7 @@ def parties():
     rows = rng.standard_normal((3, 60, 3))
     rows[..., 1] += 1.5 * rows[..., 0]
     rows[..., 2] -= 1.2 * rows[..., 1]
-    return [Moments.from_rows(part, NAMES) for part in rows]
+    return [SampleMoments.from_rows(part, NAMES) for part in rows]
 
 
 def test_all_data_is_notears_on_the_pooled_rows(parties):
@@ -44,12 +44,12 @@ def test_a_column_that_is_constant_at_a_party_has_no_edges_there():
     rng = np.random.default_rng(1)
     a = rng.standard_normal(80)
     rows = np.column_stack([a, np.full(80, 7.0), 2.0 * a + rng.standard_normal(80)])
-    (found,) = baselines.alone([Moments.from_rows(rows, NAMES)])
+    (found,) = baselines.alone([SampleMoments.from_rows(rows, NAMES)])
     assert set(edges(found)) == {("a", "c")}
     assert found.names == NAMES
 
 
 @pytest.mark.parametrize("rows", [np.ones((1, 3)), np.ones((5, 3))])
 def test_a_party_without_variation_finds_nothing(rows):
-    (found,) = baselines.alone([Moments.from_rows(rows, NAMES)])
+    (found,) = baselines.alone([SampleMoments.from_rows(rows, NAMES)])
     assert found.num_edges == 0

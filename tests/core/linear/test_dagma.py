@@ -9,7 +9,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.edge_problem import SparseProblem
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.selection import default_sparsity, typical_variance
 from flwr_causal.errors import ConfigError
@@ -25,7 +25,7 @@ def simulated(seed, d, n):
     sizes = rng.uniform(0.5, 2.0, d) * rng.choice([-1.0, 1.0], d)
     weights[order[rows[pick]], order[columns[pick]]] = sizes
     X = np.linalg.solve((np.eye(d) - weights).T, rng.standard_normal((n, d)).T).T
-    return Moments.from_rows(X), weights
+    return SampleMoments.from_rows(X), weights
 
 
 def by_default(moments):

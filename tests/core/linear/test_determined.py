@@ -7,13 +7,13 @@ import pytest
 from flwr_causal.core.blocks.design import Number, column_names, design
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.determined import RIDGE, determined, regular, separation
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.solvers import dagma, lingam, order_search, pag_search
 
 
 def found(table, functions=1):
     variables, columns = design(table, functions)
-    moments = Moments.from_rows(columns, column_names(variables))
+    moments = SampleMoments.from_rows(columns, column_names(variables))
     names = [one.name for one in variables]
     relations = determined(
         moments.second,
@@ -72,7 +72,7 @@ def test_numbers_are_linear_combinations_in_whatever_order(functions):
 def test_required_edges_keep_a_variable():
     rows = np.random.default_rng(0).normal(size=(300, 3))
     rows[:, 2] = rows[:, 0] + rows[:, 1]
-    second = Moments.from_rows(rows).second
+    second = SampleMoments.from_rows(rows).second
     kept = np.array([False, False, True])
     assert determined(second, "abc") == [(2, [0, 1])]
     assert determined(second, "abc", kept=kept) == [(1, [0, 2])]
@@ -114,7 +114,7 @@ def test_what_leaves_is_uncorrelated_with_all_others_and_nothing_else_changes(on
 def test_masks_and_required_edges_of_what_leaves():
     rows = np.random.default_rng(0).normal(size=(300, 3))
     rows[:, 2] = rows[:, 0] + rows[:, 1]
-    moments = Moments.from_rows(rows, "abc")
+    moments = SampleMoments.from_rows(rows, "abc")
     masks = Knowledge(required=[("a", "c"), ("b", "c")]).masks("abc")
     own = separation(moments.second, moments.n, "abc", required=masks.required)
     assert own.found == [(2, [0, 1])]
@@ -130,9 +130,9 @@ def test_masks_and_required_edges_of_what_leaves():
 
 def test_regular_moments_stay_and_few_rows_are_made_regular():
     rows = np.random.default_rng(0).normal(size=(40, 4))
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     assert regular(moments) is moments
-    few = Moments.from_rows(rows[:4])
+    few = SampleMoments.from_rows(rows[:4])
     second = regular(few).second
     np.testing.assert_allclose(second, few.second + RIDGE * np.diag(few.variances), rtol=1e-12)
     assert np.linalg.eigvalsh(second)[0] > RIDGE / 10

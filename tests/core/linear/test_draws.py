@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.stability import redrawn
 
 
 def moments(second, n):
     second = np.asarray(second, dtype=float)
-    return Moments(n, np.zeros(len(second)), second, tuple("abcd"[: len(second)]))
+    return SampleMoments(n, np.zeros(len(second)), second, tuple("abcd"[: len(second)]))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from small_graphs import matrix
 
 from flwr_causal.core.graphs.adjustment import optimal_set
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError, DataError
@@ -31,7 +31,7 @@ def system():
 
 def fitted(n=60, seed=0):
     rows = system().sample(n, seed=seed)
-    return rows, fit(Moments.from_rows(rows, NAMES), EDGES)
+    return rows, fit(SampleMoments.from_rows(rows, NAMES), EDGES)
 
 
 def test_the_effect_is_the_regression_with_its_standard_error():
@@ -46,7 +46,7 @@ def test_the_effect_is_the_regression_with_its_standard_error():
 
 def test_the_effect_of_the_true_moments_is_the_sum_over_paths():
     true = system()
-    exact = fit(Moments(1000, true.mean(), true.covariance(), NAMES), EDGES)
+    exact = fit(SampleMoments(1000, true.mean(), true.covariance(), NAMES), EDGES)
     total = np.linalg.inv(np.eye(5) - true.weights)
     for i, cause in enumerate(NAMES):
         for j, effect in enumerate(NAMES):
@@ -65,11 +65,11 @@ def test_no_directed_path_is_no_effect_at_all():
 def test_unknown_moments_give_the_effect_along_the_paths():
     """Of a chain with the moments of its families alone, in units that differ by much."""
     rows = system().sample(4000, seed=3) * [1e4, 1.0, 1e-3, 1.0, 1.0]
-    whole = Moments.from_rows(rows, NAMES)
+    whole = SampleMoments.from_rows(rows, NAMES)
     families = (EDGES @ EDGES.T | EDGES | EDGES.T) | np.eye(5, dtype=bool)
     second = np.where(families, whole.second, np.nan)
     assert np.isnan(second[3, 4])
-    model = fit(Moments(whole.n, whole.mean, second, NAMES), EDGES)
+    model = fit(SampleMoments(whole.n, whole.mean, second, NAMES), EDGES)
     found = model.total_effect("hospital", "stroke")
     assert found.adjustment_set is None
     w = model.weights
@@ -88,7 +88,7 @@ def test_unknown_moments_give_the_effect_along_the_paths():
 def test_a_class_has_an_effect_for_each_set_of_parents():
     chain = matrix(3, (0, 1), (1, 2))
     rows = np.random.default_rng(1).normal(size=(50, 3)) @ [[1, 0.5, 1], [0, 1, 2], [0, 0, 1]]
-    moments = Moments.from_rows(rows, "xyz")
+    moments = SampleMoments.from_rows(rows, "xyz")
     model = fit(moments, chain)
     one = LinearModel(
         tuple("xyz"), model.weights, model.intercepts, model.noise_variances, moments, cpdag(chain)
@@ -107,7 +107,7 @@ def test_a_class_has_an_effect_for_each_set_of_parents():
 def test_errors_say_what_is_missing():
     rows, model = fitted(n=4)
     with pytest.raises(DataError, match="3 rows are too few for the regression of stroke"):
-        fit(Moments.from_rows(rows[:3], NAMES), EDGES).total_effect("age", "stroke")
+        fit(SampleMoments.from_rows(rows[:3], NAMES), EDGES).total_effect("age", "stroke")
     with pytest.raises(ConfigError, match="or 2dbn with search=True, without epsilon"):
         system().total_effect("age", "stroke")
     with pytest.raises(ConfigError, match="level is 95"):
@@ -116,7 +116,7 @@ def test_errors_say_what_is_missing():
         model.total_effect("dose", "stroke")
     rows = np.random.default_rng(0).normal(size=(30, 3))
     rows[:, 1] = 2 * rows[:, 0]
-    copied = fit(Moments.from_rows(rows, "xyz"), matrix(3, (0, 1), (0, 2), (1, 2)))
+    copied = fit(SampleMoments.from_rows(rows, "xyz"), matrix(3, (0, 1), (0, 2), (1, 2)))
     with pytest.raises(DataError, match="y does not vary in these rows, or is a linear"):
         copied.total_effect("y", "z")
 
@@ -125,7 +125,7 @@ def test_moments_and_class_are_saved_and_old_files_still_load(tmp_path):
     _, model = fitted()
     second = np.array(model.sample_moments.second)
     second[2, 4] = second[4, 2] = np.nan
-    kept = Moments(60, model.sample_moments.mean, second, NAMES)
+    kept = SampleMoments(60, model.sample_moments.mean, second, NAMES)
     whole = LinearModel(
         NAMES, model.weights, model.intercepts, model.noise_variances, kept, cpdag(EDGES)
     )
@@ -189,7 +189,7 @@ def test_intervals_cover_the_true_effect():
         total = np.linalg.inv(np.eye(8) - weights)
         scale = rng.uniform(0.5, 2, 8)
         rows = rng.normal(size=(40, 8)) * scale @ total
-        model = fit(Moments.from_rows(rows, [f"x{k}" for k in range(8)]), edges)
+        model = fit(SampleMoments.from_rows(rows, [f"x{k}" for k in range(8)]), edges)
         for i, j in ((0, 7), (2, 6)):
             if optimal_set(edges, i, j) is not None and total[i, j]:
                 low, high = model.total_effect(f"x{i}", f"x{j}").interval
@@ -230,7 +230,9 @@ def test_effects_between_two_values_are_those_of_as_many_units():
     in_class = cpdag(EDGES) | matrix(5, (1, 0))
     series = replace(model, sample_moments=None, lagged=0.5 * np.eye(5)[None])
     series = fit(
-        Moments.from_rows(lagged_rows([series.sample(90, seed=1).to_numpy()], 1), series._columns),
+        SampleMoments.from_rows(
+            lagged_rows([series.sample(90, seed=1).to_numpy()], 1), series._columns
+        ),
         np.concatenate([EDGES, np.eye(5, dtype=bool)]),
         5,
     )

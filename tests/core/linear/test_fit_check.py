@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.linear.effects import Blocks
 from flwr_causal.core.linear.independence import BlockTests, NumberTests
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import SampleMoments, columns_of
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError
 
@@ -36,7 +36,7 @@ def test_each_test_is_the_t_test_of_a_further_regressor():
     rng = np.random.default_rng(0)
     edges = matrix(4, (0, 1), (1, 2), (0, 3), (2, 3))
     rows = rng.normal(size=(40, 4)) @ np.linalg.inv(np.eye(4) - 0.8 * edges) * [1, 1e3, 1e-4, 1]
-    found = check(NumberTests(Moments.from_rows(rows), len(edges)), edges)
+    found = check(NumberTests(SampleMoments.from_rows(rows), len(edges)), edges)
     assert len(found.independencies) == len(found.residuals) == 2
     assert found.untested == 0
     row = pair(found.independencies, "x1", "x3")
@@ -59,7 +59,7 @@ def test_each_test_is_the_t_test_of_a_further_regressor():
 def test_one_test_is_that_of_several_and_its_ratio_that_of_the_regressions():
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5))
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     numbers = NumberTests(moments, 5)
     blocks = BlockTests(Blocks(moments.names, columns_of([1] * 5), moments))
     several = numbers.each(np.array([0, 2, 4]), 3, np.array([1]))
@@ -74,7 +74,7 @@ def test_one_test_is_that_of_several_and_its_ratio_that_of_the_regressions():
         (z,) = blocks.z(i, 3, np.array([[1]]))
         p_value = blocks.test(i, 3, [1]).p_value
         assert 2 * norm.sf(z) == pytest.approx(max(p_value, np.finfo(float).tiny))
-    few = Moments.from_rows(rows[:3])
+    few = SampleMoments.from_rows(rows[:3])
     assert NumberTests(few, 5).test(0, 3, [1, 2]) is None
     assert BlockTests(Blocks(few.names, columns_of([1] * 5), few)).strength(0, 3, [1, 2]) == 0.0
 
@@ -86,7 +86,7 @@ def test_tests_are_calibrated_under_the_true_graph():
     for one in wrong:
         edges, total = random_system(rng, 7)
         rows = rng.exponential(size=(60, 7)) @ total
-        found = check(NumberTests(Moments.from_rows(rows), len(edges)), edges)
+        found = check(NumberTests(SampleMoments.from_rows(rows), len(edges)), edges)
         one[:] = len(found.rejected) > 0, len(found.dependent_residuals) > 0, found.p_value < 0.05
     assert (wrong.mean(axis=0) < 0.08).all(), wrong.mean(axis=0)
     assert wrong[:, 2].mean() > 0.02
@@ -99,14 +99,16 @@ def test_a_missing_edge_and_a_hidden_common_cause_are_found():
         noise = rng.normal(size=(400, 6))
         x, y, z = noise[:, 0], noise[:, 1] + noise[:, 0], noise[:, 2] + noise[:, 1]
         z = z + 0.4 * x
-        moments = Moments.from_rows(np.column_stack([x, y, z]), "xyz")
+        moments = SampleMoments.from_rows(np.column_stack([x, y, z]), "xyz")
         found = check(NumberTests(moments, 3), matrix(3, (0, 1), (1, 2)))
         missing += len(found.rejected) == 1 and found.p_value < 0.05
         # a -> b <- hidden -> c <- e: nothing joins b and c.
         a, c_cause, common = noise[:, 3], noise[:, 4], 0.7 * noise[:, 5]
         b, c = a + common + noise[:, 0], c_cause + common + noise[:, 1]
         rows = np.column_stack([a, b, c, c_cause])
-        found = check(NumberTests(Moments.from_rows(rows, "abce"), 4), matrix(4, (0, 1), (3, 2)))
+        found = check(
+            NumberTests(SampleMoments.from_rows(rows, "abce"), 4), matrix(4, (0, 1), (3, 2))
+        )
         pairs = found.dependent_residuals[["first", "second"]].to_numpy().tolist()
         hidden += [sorted(one) for one in pairs] == [["b", "c"]]
     assert missing >= 38
@@ -194,10 +196,12 @@ def test_lags_precede_all_variables_and_are_not_tested_among_themselves():
 
 def test_unknown_moments_are_counted_and_not_tested():
     rows = np.random.default_rng(6).normal(size=(50, 3))
-    whole = Moments.from_rows(rows, "xyz")
+    whole = SampleMoments.from_rows(rows, "xyz")
     second = np.array(whole.second)
     second[0, 2] = second[2, 0] = np.nan
-    found = check(NumberTests(Moments(50, whole.mean, second, tuple("xyz")), 3), matrix(3, (0, 1)))
+    found = check(
+        NumberTests(SampleMoments(50, whole.mean, second, tuple("xyz")), 3), matrix(3, (0, 1))
+    )
     assert len(found.independencies) == 1
     assert found.untested == 1
     assert found.p_value is None
@@ -211,7 +215,7 @@ def test_the_weakest_edge_is_the_most_doubtful_and_rows_would_decide_it():
     strengths = np.where(edges, 1.0, 0)
     strengths[1, 2] = 0.12
     rows = rng.normal(size=(200, 4)) @ np.linalg.inv(np.eye(4) - strengths)
-    moments = Moments.from_rows(rows, "abcd")
+    moments = SampleMoments.from_rows(rows, "abcd")
     tests = edge_tests(NumberTests(moments, edges.shape[1]), edges)
     graph = CausalGraph(tuple("abcd"), fit(moments, edges).weights)
     weak, *others = doubtful_edges(graph, tests, count=4)

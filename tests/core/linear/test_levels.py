@@ -17,7 +17,7 @@ from flwr_causal.core.linear.levels import (
     unit_products,
     unlike_spreads,
 )
-from flwr_causal.core.linear.moments import Moments, mean_and_second
+from flwr_causal.core.linear.moments import SampleMoments, mean_and_second
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.series.design import lagged_rows
 
@@ -167,7 +167,7 @@ def test_levels_of_series_are_judged_given_their_lags():
 
 def test_moments_within_units_are_kept():
     within = levels_of(*shifted()).within
-    again = Moments.from_plain(**within.to_plain())
+    again = SampleMoments.from_plain(**within.to_plain())
     assert (again.n, again.units) == (within.n, 5)
     assert within.subset([0, 2]).units == 5
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.regression import implied_noise, refit, regress
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import DataError
@@ -64,7 +64,7 @@ def test_samples_converge_and_are_reproducible():
 
 def test_fit_is_exact_on_population_moments():
     system = model()
-    moments = Moments(100, system.mean(), system.covariance(), NAMES)
+    moments = SampleMoments(100, system.mean(), system.covariance(), NAMES)
     fitted = fit(moments, system.weights)
     np.testing.assert_allclose(fitted.weights, system.weights, atol=1e-12)
     np.testing.assert_allclose(fitted.intercepts, system.intercepts, atol=1e-12)
@@ -73,7 +73,7 @@ def test_fit_is_exact_on_population_moments():
 
 def test_fit_is_least_squares_with_intercept_on_rows():
     X = model().sample(50, seed=3)
-    fitted = fit(Moments.from_rows(X, NAMES), model().weights)
+    fitted = fit(SampleMoments.from_rows(X, NAMES), model().weights)
     design = np.column_stack([X[:, [0, 2]], np.ones(50)])
     expected, squares, *_ = np.linalg.lstsq(design, X[:, 1], rcond=None)
     np.testing.assert_allclose(fitted.weights[[0, 2], 1], expected[:2], rtol=1e-9)
@@ -83,7 +83,7 @@ def test_fit_is_least_squares_with_intercept_on_rows():
 
 def test_fit_maximizes_the_likelihood():
     X = model().sample(60, seed=4)
-    fitted = fit(Moments.from_rows(X, NAMES), model().weights)
+    fitted = fit(SampleMoments.from_rows(X, NAMES), model().weights)
     best = fitted.log_likelihood(X).sum()
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -117,7 +117,7 @@ def test_dependent_parents_get_the_least_norm_solution():
     X = rng.standard_normal((30, 3))
     X[:, 1] = X[:, 0]
     X[:, 2] = 2 * X[:, 0]
-    second = Moments.from_rows(X).second
+    second = SampleMoments.from_rows(X).second
     coefficients, residual = regress(second, np.array([0, 1]), 2)
     np.testing.assert_allclose(coefficients, [1.0, 1.0], rtol=1e-6)
     assert residual == pytest.approx(0, abs=1e-10)
@@ -134,14 +134,14 @@ def test_tiny_units_are_not_singular():
 
 
 def test_refit_keeps_the_support():
-    moments = Moments.from_rows(model().sample(40, seed=0))
+    moments = SampleMoments.from_rows(model().sample(40, seed=0))
     adjacency = model().weights != 0
     np.testing.assert_array_equal(refit(moments, adjacency) != 0, adjacency)
     assert not refit(moments, np.zeros((4, 4))).any()
 
 
 def test_round_trip(tmp_path):
-    fitted = fit(Moments.from_rows(model().sample(40, seed=0), NAMES), model().weights)
+    fitted = fit(SampleMoments.from_rows(model().sample(40, seed=0), NAMES), model().weights)
     path = tmp_path / "model.json"
     fitted.save(path)
     loaded = LinearModel.load(path)
@@ -161,9 +161,9 @@ def test_bad_models():
     with pytest.raises(DataError, match="cycle"):
         LinearModel(("a", "b"), cycle, np.zeros(2), np.ones(2))
     with pytest.raises(DataError, match="cycle"):
-        fit(Moments(5, np.zeros(2), np.eye(2), ("a", "b")), cycle)
+        fit(SampleMoments(5, np.zeros(2), np.eye(2), ("a", "b")), cycle)
     with pytest.raises(DataError, match="shape"):
-        fit(Moments(5, np.zeros(2), np.eye(2), ("a", "b")), np.zeros((3, 3)))
+        fit(SampleMoments(5, np.zeros(2), np.eye(2), ("a", "b")), np.zeros((3, 3)))
     with pytest.raises(DataError, match="weights"):
         LinearModel(("a", "b"), np.zeros((3, 3)), np.zeros(2), np.ones(2))
     with pytest.raises(DataError, match="negative"):
@@ -182,7 +182,7 @@ def test_predictions_in_a_class_are_regressions_on_possible_parents():
     y = 2 * x - 7 + rng.normal(size=300)
     rows = np.column_stack([x, y, y + rng.normal(3, 1, 300)])
     chain = np.eye(3, k=1, dtype=bool)
-    fitted = fit(Moments.from_rows(rows, "xyz"), chain)
+    fitted = fit(SampleMoments.from_rows(rows, "xyz"), chain)
     in_class = replace(fitted, marks=chain | chain.T)
     columns = np.column_stack([rows[:, [0, 2]], np.ones(300)])
     solved = np.linalg.lstsq(columns, rows[:, 1], rcond=None)[0]

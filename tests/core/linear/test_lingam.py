@@ -10,7 +10,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import compare, structural_hamming_distance
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.lingam import OrderProblem, advance, begin
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.negentropy import mean_functions, negentropies
 from flwr_causal.core.linear.regression import refit
 from flwr_causal.errors import ConfigError, DataError
@@ -38,7 +38,7 @@ def system(seed, d=7, n=1500, noise="laplace"):
 
 def searched(rows, knowledge=None, d=None):
     """The problem and the finished search, with the numbers of regressions in each round."""
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     masks = knowledge or Knowledge().masks(moments.names)
     problem = OrderProblem(moments, d or moments.d, masks)
     search, rounds = begin(problem, 0), []
@@ -82,7 +82,7 @@ def test_the_graph_is_found(seed, noise):
     rows, weights = system(seed, noise=noise)
     graph = lingam(rows)
     assert structural_hamming_distance(weights, graph.weights) == 0
-    assert np.allclose(graph.weights, refit(Moments.from_rows(rows), weights))
+    assert np.allclose(graph.weights, refit(SampleMoments.from_rows(rows), weights))
 
 
 def test_few_rounds_suffice():
@@ -150,7 +150,7 @@ ORDERED = {
 def test_only_orders_that_knowledge_allows_are_searched(known):
     """From every start, and by every move."""
     rows, _ = system(4, d=5)
-    masks = ORDERED[known].masks(Moments.from_rows(rows).names)
+    masks = ORDERED[known].masks(SampleMoments.from_rows(rows).names)
     problem, search, _ = searched(rows, masks)
     before = {(2, 0), (2, 1), (2, 4), (0, 1), (0, 4)}
     before |= {(2, 3), (0, 3)} if known != "required" else set()
@@ -189,7 +189,7 @@ def test_knowledge_costs_no_edge(seed, known):
     assert joined[0, 1]
     assert joined[1, 2]
     # Without an edge the two are independent given the parents of the later one.
-    correlations = Moments.from_rows(rows).correlations
+    correlations = SampleMoments.from_rows(rows).correlations
     if not joined[0, 2]:
         strengths = [
             partial_correlations(correlations, np.flatnonzero(found[:, j]), j)[i]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.linear.moments import Moments, as_moments, distinct, merge
+from flwr_causal.core.linear.moments import SampleMoments, as_moments, distinct, merge
 from flwr_causal.errors import DataError
 
 
@@ -17,7 +17,7 @@ def rows(seed, n, d, offset=0.0):
 
 def test_moments_are_numpys():
     X = rows(0, 37, 4, offset=3.0)
-    moments = Moments.from_rows(X, ["a", "b", "c", "d"])
+    moments = SampleMoments.from_rows(X, ["a", "b", "c", "d"])
     assert (moments.n, moments.d, moments.names) == (37, 4, ("a", "b", "c", "d"))
     np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-14)
     np.testing.assert_allclose(moments.second, np.cov(X.T, bias=True), rtol=1e-12)
@@ -28,7 +28,7 @@ def test_moments_are_numpys():
 
 def test_without_centering_the_origin_is_the_mean():
     X = rows(0, 10, 3, offset=2.0)
-    moments = Moments.from_rows(X, center=False)
+    moments = SampleMoments.from_rows(X, center=False)
     assert not moments.mean.any()
     np.testing.assert_allclose(moments.second, X.T @ X / 10)
 
@@ -41,8 +41,8 @@ def test_without_centering_the_origin_is_the_mean():
 def test_merged_parts_equal_the_pooled_rows(seed, sizes, offset):
     X = rows(seed, sum(sizes), 3, offset)
     parts = np.split(X, np.cumsum(sizes)[:-1])
-    merged = merge(Moments.from_rows(part) for part in parts)
-    pooled = Moments.from_rows(X)
+    merged = merge(SampleMoments.from_rows(part) for part in parts)
+    pooled = SampleMoments.from_rows(X)
     assert merged.n == pooled.n
     np.testing.assert_allclose(merged.mean, pooled.mean, rtol=1e-12, atol=1e-14)
     scale = np.sqrt(np.outer(pooled.variances, pooled.variances))
@@ -52,8 +52,8 @@ def test_merged_parts_equal_the_pooled_rows(seed, sizes, offset):
 
 def test_merge_to_rounding_with_many_parties():
     X = rows(1, 1000, 5)
-    merged = merge(Moments.from_rows(part) for part in np.split(X, 250))
-    pooled = Moments.from_rows(X)
+    merged = merge(SampleMoments.from_rows(part) for part in np.split(X, 250))
+    pooled = SampleMoments.from_rows(X)
     error = np.abs(merged.second - pooled.second).max() / np.abs(pooled.second).max()
     assert error < 1e-12
 
@@ -62,12 +62,12 @@ def test_large_offsets_do_not_cancel():
     """The textbook formula (sum xx^T - n mean mean^T) loses all digits here."""
     X = rows(2, 60, 3)
     far = X + 1e8
-    moments = merge([Moments.from_rows(far[:20]), Moments.from_rows(far[20:])])
+    moments = merge([SampleMoments.from_rows(far[:20]), SampleMoments.from_rows(far[20:])])
     np.testing.assert_allclose(moments.second, np.cov(X.T, bias=True), rtol=1e-6, atol=1e-6)
 
 
 def test_merge_needs_parts_with_the_same_names():
-    one, two = Moments.from_rows(np.eye(2)), Moments.from_rows(np.eye(2), ["x1", "x0"])
+    one, two = SampleMoments.from_rows(np.eye(2)), SampleMoments.from_rows(np.eye(2), ["x1", "x0"])
     with pytest.raises(DataError, match="different variables"):
         merge([one, two])
     with pytest.raises(DataError, match="no moments"):
@@ -76,10 +76,10 @@ def test_merge_needs_parts_with_the_same_names():
 
 def test_scaling_and_standardizing():
     X = rows(3, 40, 3, offset=1.0)
-    moments = Moments.from_rows(X)
+    moments = SampleMoments.from_rows(X)
     units = np.array([2.0, 0.1, 5.0])
     np.testing.assert_allclose(
-        moments.scaled(units).second, Moments.from_rows(X / units).second, rtol=1e-12
+        moments.scaled(units).second, SampleMoments.from_rows(X / units).second, rtol=1e-12
     )
     standardized, scale = moments.standardized()
     np.testing.assert_allclose(standardized.second, np.corrcoef(X.T), rtol=1e-12)
@@ -89,16 +89,16 @@ def test_scaling_and_standardizing():
 
 def test_subset_keeps_the_given_order():
     X = rows(4, 20, 4)
-    part = Moments.from_rows(X).subset([2, 0])
+    part = SampleMoments.from_rows(X).subset([2, 0])
     assert part.names == ("x2", "x0")
-    np.testing.assert_allclose(part.second, Moments.from_rows(X[:, [2, 0]]).second)
+    np.testing.assert_allclose(part.second, SampleMoments.from_rows(X[:, [2, 0]]).second)
 
 
 def test_constant_columns_are_named_also_with_rounding():
     X = rows(5, 30, 4)
     X[:, 1] = 0.1
     X[:, 3] = 1e9 / 7
-    moments = Moments.from_rows(X)
+    moments = SampleMoments.from_rows(X)
     assert moments.constant_columns() == [1, 3]
     with pytest.raises(DataError, match="x1, x3"):
         moments.standardized()
@@ -109,11 +109,11 @@ def test_correlations_also_beside_a_constant():
     expected = np.corrcoef(X.T)
     X[:, 1] = 0.0
     expected[1] = expected[:, 1] = 0.0
-    np.testing.assert_allclose(Moments.from_rows(X).correlations, expected, atol=1e-12)
+    np.testing.assert_allclose(SampleMoments.from_rows(X).correlations, expected, atol=1e-12)
 
 
 def test_distinct_moments_are_objects_not_values():
-    first, second = (Moments.from_rows(rows(7, 12, 2)) for _ in range(2))
+    first, second = (SampleMoments.from_rows(rows(7, 12, 2)) for _ in range(2))
     parts, places = distinct([second, first, second])
     assert [id(part) for part in parts] == [id(second), id(first)]
     assert places.tolist() == [0, 1, 0]
@@ -145,19 +145,19 @@ def test_bad_data(data, message):
 
 def test_bad_moments():
     with pytest.raises(DataError, match="at least one row"):
-        Moments(0, np.zeros(1), np.eye(1), ("a",))
+        SampleMoments(0, np.zeros(1), np.eye(1), ("a",))
     with pytest.raises(DataError, match="second moments"):
-        Moments(3, np.zeros(2), np.eye(3), ("a", "b"))
+        SampleMoments(3, np.zeros(2), np.eye(3), ("a", "b"))
     with pytest.raises(DataError, match="2 names"):
-        Moments.from_rows(np.eye(3), ["a", "b"])
-    holes = Moments(3, np.zeros(2), np.array([[1.0, np.nan], [np.nan, 1.0]]), ("a", "b"))
+        SampleMoments.from_rows(np.eye(3), ["a", "b"])
+    holes = SampleMoments(3, np.zeros(2), np.array([[1.0, np.nan], [np.nan, 1.0]]), ("a", "b"))
     with pytest.raises(DataError, match="a and b"):
         holes.require_complete()
 
 
 def test_arrays_are_copies_and_read_only():
     second = np.eye(2)
-    moments = Moments(3, np.zeros(2), second, ("a", "b"))
+    moments = SampleMoments(3, np.zeros(2), second, ("a", "b"))
     second[0, 0] = 9
     assert moments.second[0, 0] == 1
     with pytest.raises(ValueError, match="read-only"):

@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear import order_search as module
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import (
     order_score,
     search_orders,
@@ -38,7 +38,7 @@ def system(seed, d, edges, spread=1.0, weights=(0.5, 2.0)):
 
 def sampled(seed, d=6, edges=8, n=400, **options):
     truth = system(seed, d, edges, **options)
-    return Moments.from_rows(truth.sample(n, seed).to_numpy()), truth.weights != 0
+    return SampleMoments.from_rows(truth.sample(n, seed).to_numpy()), truth.weights != 0
 
 
 def dags(d):
@@ -183,8 +183,8 @@ def test_each_variable_may_have_rows_of_its_own():
     rng = np.random.default_rng(0)
     cause = rng.standard_normal(1000)
     effect = np.where(np.arange(1000) < 500, cause, 0) + rng.standard_normal(1000)
-    every = Moments.from_rows(np.column_stack([cause, effect]))
-    untouched = Moments.from_rows(np.column_stack([cause, effect])[:500])
+    every = SampleMoments.from_rows(np.column_stack([cause, effect]))
+    untouched = SampleMoments.from_rows(np.column_stack([cause, effect])[:500])
     masks = everything(every)
     for moments in ([every, untouched], [untouched, every]):
         scores = {}
@@ -297,7 +297,7 @@ def test_lags_may_cause_and_are_not_caused():
         values[t] = (values[t - 1] @ lagged + rng.standard_normal(3)) @ np.linalg.inv(
             np.eye(3) - now
         )
-    moments = Moments.from_rows(np.hstack([values[1:], values[:-1]]))
+    moments = SampleMoments.from_rows(np.hstack([values[1:], values[:-1]]))
     allowed = everything(moments).allowed & (np.arange(6) < 3)
     masks = EdgeMasks(allowed, np.zeros((6, 6), dtype=bool))
     found = search_orders(moments, masks, num_targets=3).best.adjacency
@@ -318,7 +318,7 @@ def test_moments_of_other_pairs_are_not_read():
     near = truth | truth.T | np.eye(6, dtype=bool)
     known = (near.astype(int) @ near.astype(int)) > 0
     second = np.where(known, moments.second, np.nan)
-    partial = Moments(moments.n, moments.mean, second, moments.names)
+    partial = SampleMoments(moments.n, moments.mean, second, moments.names)
     starts = sorted_orders(moments)
     found = search_orders(partial, everything(moments), starts=starts, pairs=near)
     full = search_orders(moments, everything(moments), starts=starts, pairs=near)
@@ -340,19 +340,19 @@ def test_variables_that_are_combinations_of_their_lags_are_sorted_too():
     rng = np.random.default_rng(0)
     past = rng.normal(size=(50, 3)) * [1.0, 1e-3, 1e3]
     now = past @ rng.normal(size=(3, 3)) * 1e6 + 1e7
-    for orders in sorted_orders(Moments.from_rows(np.hstack([now, past])), 3).values():
+    for orders in sorted_orders(SampleMoments.from_rows(np.hstack([now, past])), 3).values():
         assert sorted(orders) == [0, 1, 2]
 
 
 def test_sorted_orders():
     second = np.diag([4.0, 1.0, 9.0])
     second[0, 2] = second[2, 0] = 5.0
-    orders = sorted_orders(Moments(100, np.zeros(3), second, ("a", "b", "c")))
+    orders = sorted_orders(SampleMoments(100, np.zeros(3), second, ("a", "b", "c")))
     assert orders["variance"] == [1, 0, 2]
     # Given a, c has the variance 9 - 25/4 = 2.75.
     assert orders["residual variance"] == [1, 0, 2]
     assert orders["R2"][0] == 1
-    few = sorted_orders(Moments(3, np.zeros(3), second, ("a", "b", "c")))
+    few = sorted_orders(SampleMoments(3, np.zeros(3), second, ("a", "b", "c")))
     assert "R2" not in few
 
 

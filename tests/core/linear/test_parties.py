@@ -7,7 +7,7 @@ import pytest
 import statsmodels.api as sm
 from small_graphs import matrix
 
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.systems.linear import fit
 from flwr_causal.errors import ConfigError
 
@@ -26,7 +26,7 @@ def tables(rng, sizes=(40, 25, 60, 30, 45), spread=0.5):
 
 
 def fitted(parts, names="xyz", edges=EDGES):
-    parties = {f"party {k}": Moments.from_rows(part, names) for k, part in enumerate(parts)}
+    parties = {f"party {k}": SampleMoments.from_rows(part, names) for k, part in enumerate(parts)}
     return replace(fit(merge(parties.values()), edges), party_moments=parties)
 
 
@@ -97,7 +97,7 @@ def test_each_party_is_held_out_in_turn():
     assert check.held_out_by == "each party in turn"
     total = 0.0
     for k, part in enumerate(parts):
-        others = merge(Moments.from_rows(own, "xyz") for i, own in enumerate(parts) if i != k)
+        others = merge(SampleMoments.from_rows(own, "xyz") for i, own in enumerate(parts) if i != k)
         total += fit(others, EDGES).log_likelihood(part).sum()
     expected = total / sum(len(part) for part in parts)
     np.testing.assert_allclose(check.held_out_log_likelihood, expected)

@@ -8,7 +8,7 @@ import pytest
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.gaussian_scores import edge_cost, gaussian_bic, residual_variances
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.polish import _Search, polish
 from flwr_causal.core.linear.regression import refit, regress
 from flwr_causal.core.systems.linear import LinearModel
@@ -34,7 +34,7 @@ def random_model(rng, d, edges, noise_variances=None):
 def sampled(seed, d, edges, n):
     rng = np.random.default_rng(seed)
     model = random_model(rng, d, edges)
-    return Moments.from_rows(model.sample(n, seed)), model.weights != 0
+    return SampleMoments.from_rows(model.sample(n, seed)), model.weights != 0
 
 
 def single_moves(adjacency):
@@ -65,7 +65,7 @@ def test_bic_from_its_formula_on_rows():
         np.linalg.lstsq(centered[:, [1]], centered[:, 2], rcond=None)[1][0],
     ]
     expected = sum(20 * np.log(rss / 40) for rss in squares) + 2 * 0.5 * np.log(40)
-    moments = Moments.from_rows(X)
+    moments = SampleMoments.from_rows(X)
     assert gaussian_bic(moments, adjacency) == pytest.approx(expected, rel=1e-12)
     extended = expected + 2 * np.log(3)
     assert gaussian_bic(moments, adjacency, gamma=1.0) == pytest.approx(extended, rel=1e-12)
@@ -81,7 +81,7 @@ def test_the_score_reads_only_the_families():
     moments, _ = sampled(1, 4, 3, 60)
     chain = np.eye(4, k=1, dtype=bool)
     known = np.eye(4, dtype=bool) | chain | chain.T
-    masked = Moments(
+    masked = SampleMoments(
         moments.n, moments.mean, np.where(known, moments.second, np.nan), moments.names
     )
     assert gaussian_bic(masked, chain) == gaussian_bic(moments, chain)
@@ -149,7 +149,7 @@ def test_exact_moments_give_back_a_graph_that_lost_edges():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         model = random_model(rng, 8, 10)
-        moments = Moments(10_000, np.zeros(8), model.covariance(), model.names)
+        moments = SampleMoments(10_000, np.zeros(8), model.covariance(), model.names)
         # Among the graphs of at most as many edges the true class alone has all covariances.
         start = model.weights != 0
         start[tuple(np.argwhere(start)[0])] = False
@@ -174,7 +174,7 @@ def test_knowledge_is_honoured():
 
 
 def test_required_edge_without_effect_stays_in_the_graph():
-    moments = Moments(100, np.zeros(3), np.eye(3), ("a", "b", "c"))
+    moments = SampleMoments(100, np.zeros(3), np.eye(3), ("a", "b", "c"))
     found = polish(moments, np.zeros((3, 3)), knowledge=Knowledge(required=(("a", "c"),)))
     assert np.argwhere(found).tolist() == [[0, 2]]
 
@@ -183,7 +183,7 @@ def test_parent_limit():
     moments, _ = sampled(0, 8, 20, 200)
     result = polish(moments, np.zeros((8, 8)), max_parents=1)
     assert result.sum(axis=0).max() == 1
-    few_rows = Moments.from_rows(np.random.default_rng(0).standard_normal((5, 12)))
+    few_rows = SampleMoments.from_rows(np.random.default_rng(0).standard_normal((5, 12)))
     result = polish(few_rows, np.zeros((12, 12)), gamma=0.0)
     assert result.sum(axis=0).max() <= 2
 
@@ -200,7 +200,7 @@ def test_duplicated_column_is_survived():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((50, 4))
     X[:, 3] = X[:, 0]
-    result = polish(Moments.from_rows(X), np.zeros((4, 4)))
+    result = polish(SampleMoments.from_rows(X), np.zeros((4, 4)))
     assert result[0, 3] ^ result[3, 0]
 
 
@@ -211,12 +211,12 @@ def test_bad_input():
         polish(moments, cycle)
     with pytest.raises(DataError, match="shape"):
         polish(moments, np.zeros((2, 2)))
-    constant = Moments(5, np.zeros(2), np.diag([1.0, 0.0]), ("a", "b"))
+    constant = SampleMoments(5, np.zeros(2), np.diag([1.0, 0.0]), ("a", "b"))
     with pytest.raises(DataError, match="b"):
         polish(constant, np.zeros((2, 2)))
     with pytest.raises(DataError, match="missing"):
         polish(
-            Moments(5, np.zeros(2), np.array([[1.0, np.nan], [np.nan, 1.0]]), ("a", "b")),
+            SampleMoments(5, np.zeros(2), np.array([[1.0, np.nan], [np.nan, 1.0]]), ("a", "b")),
             np.zeros((2, 2)),
         )
 

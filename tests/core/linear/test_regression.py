@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.regression import explained_shares, given_others
 
 
@@ -41,7 +41,7 @@ def test_a_constant_is_explained_by_nothing_and_explains_nothing():
 def test_moments_given_others_are_those_of_residuals():
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5)) + 2
-    moments = Moments.from_rows(rows, list("abcde"))
+    moments = SampleMoments.from_rows(rows, list("abcde"))
     found = given_others(moments, 2)
     design = np.column_stack([rows[:, 2:], np.ones(200)])
     residuals = rows[:, :2] - design @ np.linalg.lstsq(design, rows[:, :2], rcond=None)[0]

@@ -6,7 +6,7 @@ import pytest
 from flwr_causal.core.folds import num_held_out, split_rows
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.selection import (
     default_grid,
     default_sparsity,
@@ -33,8 +33,8 @@ def solver(moments, sparsity):
 def test_default_follows_the_rate_and_the_units():
     assert default_sparsity(400, 10) == pytest.approx(default_sparsity(100, 10) / 2)
     assert default_sparsity(100, 10, 9.0) == pytest.approx(9 * default_sparsity(100, 10))
-    moments = Moments.from_rows(chain_rows(50, 0))
-    in_other_units = Moments.from_rows(10.0 * chain_rows(50, 0))
+    moments = SampleMoments.from_rows(chain_rows(50, 0))
+    in_other_units = SampleMoments.from_rows(10.0 * chain_rows(50, 0))
     assert typical_variance(in_other_units) == pytest.approx(100 * typical_variance(moments))
     assert list(default_grid(moments)) == sorted(default_grid(moments))
 
@@ -45,7 +45,8 @@ def test_held_out_error_is_that_of_the_rows():
     zero = np.zeros(3)
     # Sums about one common centre, as the parties send them.
     sums = [
-        Moments(len(r), zero, r.T @ r / len(r), ("x0", "x1", "x2")) for r in (train, validation)
+        SampleMoments(len(r), zero, r.T @ r / len(r), ("x0", "x1", "x2"))
+        for r in (train, validation)
     ]
     good = held_out_error(sums[0], sums[1], CHAIN)
     assert good < held_out_error(sums[0], sums[1], np.zeros((3, 3), dtype=bool))
@@ -64,17 +65,17 @@ def test_held_out_error_is_that_of_the_rows():
 
 
 def test_only_families_are_read():
-    moments = Moments.from_rows(chain_rows(80, 3))
+    moments = SampleMoments.from_rows(chain_rows(80, 3))
     second = moments.second.copy()
     second[0, 2] = second[2, 0] = np.nan
-    masked = Moments(moments.n, moments.mean, second, moments.names)
+    masked = SampleMoments(moments.n, moments.mean, second, moments.names)
     assert gaussian_bic(masked, CHAIN) == gaussian_bic(moments, CHAIN)
     assert held_out_error(masked, masked, CHAIN) == held_out_error(moments, moments, CHAIN)
 
 
 def test_bic_and_held_out_choose_the_chain_not_the_extremes():
-    moments = Moments.from_rows(chain_rows(400, 4))
-    validation = Moments.from_rows(chain_rows(200, 5))
+    moments = SampleMoments.from_rows(chain_rows(400, 4))
+    validation = SampleMoments.from_rows(chain_rows(200, 5))
     grid = (1e-4, 0.05, 5.0)
     assert select_by_bic(moments, grid, solver) == 0.05
     assert select_by_held_out(moments, validation, grid, solver) < 5.0

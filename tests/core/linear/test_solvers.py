@@ -7,7 +7,7 @@ import scipy.optimize as so
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.regression import refit
 from flwr_causal.core.linear.solution import edges_above
@@ -31,7 +31,7 @@ def system(seed, d, num_edges, low=0.6, high=1.8):
 
 
 def population(model, n=100_000):
-    return Moments(n, np.zeros(len(model.names)), model.covariance(), model.names)
+    return SampleMoments(n, np.zeros(len(model.names)), model.covariance(), model.names)
 
 
 def lasso(second, column, usable, sparsity):
@@ -72,7 +72,7 @@ def test_a_known_order_makes_it_a_lasso(solve):
     """With only forward edges allowed h is zero and the problem convex, column by column."""
     d = 6
     model = system(3, d, 8)
-    moments = Moments.from_rows(model.sample(80, seed=1), model.names)
+    moments = SampleMoments.from_rows(model.sample(80, seed=1), model.names)
     names = moments.names
     backward = [(names[i], names[j]) for i in range(d) for j in range(i)]
     graph = solve(moments, sparsity=0.1, knowledge=Knowledge(forbidden=backward), refit=False)
@@ -91,7 +91,7 @@ def test_rows_moments_and_split_rows_are_the_same_thing(solve):
     rows = model.sample(120, seed=2)
     from_rows = solve(rows, sparsity=0.1)
     from_frame = solve(pd.DataFrame(rows, columns=list("abcdefg")), sparsity=0.1)
-    from_moments = solve(Moments.from_rows(rows + 50.0), sparsity=0.1)
+    from_moments = solve(SampleMoments.from_rows(rows + 50.0), sparsity=0.1)
     np.testing.assert_allclose(from_rows.raw_weights, from_frame.raw_weights, atol=1e-12)
     np.testing.assert_allclose(from_rows.raw_weights, from_moments.raw_weights, atol=1e-5)
     assert from_frame.names == tuple("abcdefg")
@@ -125,7 +125,7 @@ def test_always_a_dag_and_raw_weights_decide(solve):
         refitted = solve(rows, sparsity=0.02, threshold=0.05)
         final = refitted.adjacency
         assert not (final & ~kept).any()
-        np.testing.assert_allclose(refitted.weights, refit(Moments.from_rows(rows), final))
+        np.testing.assert_allclose(refitted.weights, refit(SampleMoments.from_rows(rows), final))
         assert (np.abs(refitted.weights[final]) > 0.05).all()
 
 
@@ -146,7 +146,7 @@ def test_knowledge_is_honoured_exactly(solve):
         assert not graph.adjacency[names.index(cause), names.index(effect)]
         assert graph.raw_weights[names.index(cause), names.index(effect)] == 0.0
     # the required edge has the least-squares weight of its child's parents
-    expected = refit(Moments.from_rows(rows, names), graph.adjacency)
+    expected = refit(SampleMoments.from_rows(rows, names), graph.adjacency)
     np.testing.assert_allclose(graph.weights[:, j], expected[:, j])
 
 
@@ -174,7 +174,7 @@ def test_tiers(solve):
 @pytest.mark.slow
 def test_the_active_set_ends_in_a_point_of_the_full_problem():
     model = system(1, 30, 30)
-    moments = Moments.from_rows(model.sample(200, seed=0), model.names)
+    moments = SampleMoments.from_rows(model.sample(200, seed=0), model.names)
     dense = dagma(moments, sparsity=0.1, all_edges=True)
     active = dagma(moments, sparsity=0.1, all_edges=False)
     np.testing.assert_array_equal(active.adjacency, dense.adjacency)

@@ -7,7 +7,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear import stability
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import MomentOrders, search_orders
 from flwr_causal.core.linear.stability import (
     order_search,
@@ -31,7 +31,7 @@ def system(seed, d=10, hubs=0, n=2000):
     dag[:hubs, hubs:] = rng.random((hubs, d)) < 0.5
     effects = dag * rng.uniform(0.5, 1.2, dag.shape) * rng.choice([-1, 1], dag.shape)
     rows = rng.normal(size=(n, size)) @ np.linalg.inv(np.eye(size) - effects)
-    return Moments.from_rows(rows[:, hubs:]), dag[hubs:, hubs:]
+    return SampleMoments.from_rows(rows[:, hubs:]), dag[hubs:, hubs:]
 
 
 def found(moments, masks=None, least_share=0.4):
@@ -71,7 +71,7 @@ def test_reversible_edges_of_a_class_are_no_reason_to_leave_them_out():
     x = rng.normal(size=3000)
     y = x + rng.normal(size=3000)
     rows = np.column_stack([x, y, y + rng.normal(size=3000)])
-    moments = Moments.from_rows(rows / rows.std(axis=0))
+    moments = SampleMoments.from_rows(rows / rows.std(axis=0))
     dag, unstable = found(moments)
     assert cpdag(dag).sum() == 4
     assert not unstable.any()
@@ -85,7 +85,7 @@ def test_neither_the_order_of_the_columns_nor_the_split_of_the_rows_matters():
     other_dag, other = found(moments.subset(order.tolist()))
     np.testing.assert_array_equal(other_dag, dag[np.ix_(order, order)])
     np.testing.assert_array_equal(other, unstable[np.ix_(order, order)])
-    rounded = Moments(moments.n, moments.mean, moments.second * (1 + 1e-15), moments.names)
+    rounded = SampleMoments(moments.n, moments.mean, moments.second * (1 + 1e-15), moments.names)
     np.testing.assert_array_equal(found(rounded)[1], unstable)
 
 
@@ -100,11 +100,11 @@ def test_required_edges_stay_and_a_share_of_0_keeps_all():
 def test_few_rows_dependent_columns_and_many_variables():
     rng = np.random.default_rng(4)
     rows = rng.normal(size=(8, 12))
-    assert found(Moments.from_rows(rows))[1].shape == (12, 12)
-    twice = Moments.from_rows(np.column_stack([rows[:, :3], rows[:, 0] + rows[:, 1]]))
+    assert found(SampleMoments.from_rows(rows))[1].shape == (12, 12)
+    twice = SampleMoments.from_rows(np.column_stack([rows[:, :3], rows[:, 0] + rows[:, 1]]))
     assert found(twice)[1].shape == (4, 4)
     many = 250  # more than are all candidates for parents of each other
-    moments = Moments(50, np.zeros(many), np.eye(many), tuple(f"x{k}" for k in range(many)))
+    moments = SampleMoments(50, np.zeros(many), np.eye(many), tuple(f"x{k}" for k in range(many)))
     chain = np.eye(many, k=1, dtype=bool)
     own = {"least_share": 0.4, "least_effect": 0.1}
     assert unstable_edges(moments, chain, free(many), **own).sum() > 240
@@ -126,12 +126,12 @@ def test_no_more_moments_are_drawn_than_can_change_something(monkeypatch):
     rows[:, 1] += rows[:, 0]
     rows[:, 2] += rows[:, 1]
     # Each draw allows these edges: after four of ten they are stable.
-    assert not found(Moments.from_rows(rows))[1].any()
+    assert not found(SampleMoments.from_rows(rows))[1].any()
     assert len(drawn) == 4
     # And none allows an edge between independent columns: after seven it is unstable.
     drawn.clear()
     chain = np.eye(3, k=1, dtype=bool)
-    moments = Moments.from_rows(rng.normal(size=(2000, 3)))
+    moments = SampleMoments.from_rows(rng.normal(size=(2000, 3)))
     assert unstable_edges(moments, chain, free(3), least_share=0.4, least_effect=0.1).sum() == 2
     assert len(drawn) == 7
 
@@ -141,7 +141,7 @@ def test_the_short_search_respects_knowledge_and_finds_what_is_clear():
     rows = rng.normal(size=(5000, 8))
     for k in range(1, 8):
         rows[:, k] += rows[:, k - 1]
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     chain = np.eye(8, k=1, dtype=bool)
     np.testing.assert_array_equal(MomentOrders([moments] * 8, free(8), 0.1).rough(moments), chain)
     required = np.zeros((8, 8), dtype=bool)

@@ -11,7 +11,7 @@ from small_graphs import h_logdet
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.nonlinear.additive import (
     additive,
     additive_problem,
@@ -153,7 +153,7 @@ def test_with_one_function_the_objective_is_the_linear_one(monkeypatch):
     rng = np.random.default_rng(0)
     d = 5
     rows = rng.standard_normal((80, d)) @ rng.standard_normal((d, d))
-    second = Moments.from_rows(rows).second
+    second = SampleMoments.from_rows(rows).second
     deviations = np.sqrt(np.diagonal(second))
     problem = additive_problem(summed([rows], size=1), d)
     W = 0.2 * rng.standard_normal((d, d))
@@ -178,7 +178,7 @@ def test_with_one_function_the_graph_is_that_of_the_linear_solver(seed, monkeypa
     monkeypatch.setattr(module, "RIDGE", 0.0)
     tables, weights = federated_linear(8, 2000, 4, seed=seed)
     moments = summed(tables, size=1)
-    pooled = merge(Moments.from_rows(table.to_numpy()) for table in tables)
+    pooled = merge(SampleMoments.from_rows(table.to_numpy()) for table in tables)
     deviations = np.sqrt(pooled.variances)
     penalty = 0.05 * np.repeat(deviations[:, None], 8, axis=1)
     linear = dagma(pooled, sparsity=penalty, threshold=0.2, refit=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.series.partial_correlation import (
     RIDGE_SHARES,
     held_out_loss,
@@ -24,7 +24,7 @@ def rows_of(seed, n, d, offset=1.0):
 def test_it_is_the_correlation_of_residuals():
     rows = rows_of(0, 200, 5)
     deviations = rows - rows.mean(axis=0)
-    partial = partial_correlation(Moments.from_rows(rows), 0.0)
+    partial = partial_correlation(SampleMoments.from_rows(rows), 0.0)
     for i in range(5):
         for j in range(i):
             others = deviations[:, [k for k in range(5) if k not in (i, j)]]
@@ -42,12 +42,12 @@ def test_it_is_the_scaled_inverse_covariance_with_a_ridge(ridge):
     precision = np.linalg.inv(np.cov(rows.T, bias=True) + ridge * np.eye(6))
     expected = -precision / np.sqrt(np.outer(np.diagonal(precision), np.diagonal(precision)))
     np.fill_diagonal(expected, 0.0)
-    moments = Moments.from_rows(rows)
+    moments = SampleMoments.from_rows(rows)
     np.testing.assert_allclose(partial_correlation(moments, ridge), expected, atol=1e-9)
 
 
 def test_units_do_not_matter_without_ridge():
-    moments = Moments.from_rows(rows_of(2, 80, 4))
+    moments = SampleMoments.from_rows(rows_of(2, 80, 4))
     other = moments.scaled([1.0, 30.0, 0.01, 2.0])
     np.testing.assert_allclose(
         partial_correlation(other, 0.0), partial_correlation(moments, 0.0), atol=1e-9
@@ -59,13 +59,13 @@ def test_held_out_loss_is_that_of_the_rows():
     density = scipy.stats.multivariate_normal(
         train.mean(axis=0), np.cov(train.T, bias=True) + 0.2 * np.eye(4)
     )
-    loss = held_out_loss(Moments.from_rows(train), Moments.from_rows(held_out), 0.2)
+    loss = held_out_loss(SampleMoments.from_rows(train), SampleMoments.from_rows(held_out), 0.2)
     assert loss == pytest.approx(-density.logpdf(held_out).mean())
 
 
 def test_the_losses_are_those_of_the_rows_whatever_the_order_of_the_folds():
     parts = [rows_of(seed, n, 8) for seed, n in ((5, 6), (6, 9), (7, 30))]
-    folds = [Moments.from_rows(part) for part in parts]
+    folds = [SampleMoments.from_rows(part) for part in parts]
     grid = (0.01, 0.3, 3.0, 100.0)
     losses = held_out_losses(folds, grid)
     for ridge, error in zip(grid, losses, strict=True):
@@ -81,7 +81,7 @@ def test_the_losses_are_those_of_the_rows_whatever_the_order_of_the_folds():
 
 
 def test_default_ridges_follow_the_units():
-    folds = [Moments.from_rows(rows_of(seed, 20, 3)) for seed in range(3)]
+    folds = [SampleMoments.from_rows(rows_of(seed, 20, 3)) for seed in range(3)]
     unit = merge(folds).mean_variance
     ridges = np.array(RIDGE_SHARES) * unit
     chosen = select_ridge(folds)
@@ -90,9 +90,9 @@ def test_default_ridges_follow_the_units():
 
 
 def test_bad_input():
-    moments = Moments.from_rows(rows_of(0, 3, 5))
+    moments = SampleMoments.from_rows(rows_of(0, 3, 5))
     with pytest.raises(DataError, match="5 variables in 3 rows is singular"):
-        partial_correlation(Moments.from_rows(np.ones((3, 5))), 0.0)
+        partial_correlation(SampleMoments.from_rows(np.ones((3, 5))), 0.0)
     with pytest.raises(ConfigError, match="ridge must be"):
         partial_correlation(moments, -0.1)
     with pytest.raises(ConfigError, match="at least 2 folds"):

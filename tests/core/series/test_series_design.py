@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import (
     companion_radius,
     join_blocks,
@@ -223,7 +223,7 @@ def test_solvers_for_rows_find_the_system_over_time():
     assert companion_radius(now, lagged) < 1
     series = [simulate(now, lagged, steps, seed) for seed, steps in enumerate((800, 700, 500))]
     names = lagged_names("abc", 2)
-    moments = Moments.from_rows(lagged_rows(series, 2), names)
+    moments = SampleMoments.from_rows(lagged_rows(series, 2), names)
     masks = knowledge_masks(None, "abc", 2)
     solution = dagma(moments, sparsity=0.02, threshold=0.2, knowledge=masks, refit=True)
     assert not solution.weights[:, 3:].any()

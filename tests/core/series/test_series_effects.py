@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lagged_systems import moments_of, simulate_series
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.errors import ConfigError, DataError
@@ -147,7 +147,7 @@ def test_families_suffice_for_an_effect_within_a_step():
     whole = model.sample_moments
     second = np.array(whole.second)
     second[0, 2] = second[2, 0] = np.nan
-    rows = Moments(whole.n, whole.mean, second, whole.names)
+    rows = SampleMoments(whole.n, whole.mean, second, whole.names)
     found = replace(model, sample_moments=rows).total_effect("x0", "x2")
     assert found.adjustment_set is None
     np.testing.assert_allclose(found.value, model.weights[0, 1] * model.weights[1, 2])

@@ -6,7 +6,7 @@ from lagged_systems import moments_of, random_rows, simulate_series
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.series.regression import dynotears, lasso
 from flwr_causal.errors import ConfigError, DataError
@@ -103,4 +103,4 @@ def test_bad_input():
         dynotears(moments, 5, 0.1)
     holes = np.full_like(moments.second, np.nan)
     with pytest.raises(DataError, match="missing"):
-        dynotears(Moments(50, moments.mean, holes, moments.names), D, 0.1)
+        dynotears(SampleMoments(50, moments.mean, holes, moments.names), D, 0.1)

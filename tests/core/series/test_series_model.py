@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import join_blocks, lagged_names, lagged_rows
 from flwr_causal.core.systems.linear import LinearModel, fit
 from flwr_causal.data.synthetic.series import dynamic_system, simulate_series
@@ -34,7 +34,7 @@ def changed(system, **fields):
 
 
 def stacked_moments(rows, names, order):
-    return Moments.from_rows(rows, lagged_names(names, order))
+    return SampleMoments.from_rows(rows, lagged_names(names, order))
 
 
 def edges_of(system):
@@ -105,7 +105,7 @@ def test_fit_reads_families_only():
         family = np.append(np.flatnonzero(edges[:, j]), j)
         second[np.ix_(family, family)] = moments.second[np.ix_(family, family)]
     assert np.isnan(second).any()
-    partial = Moments(moments.n, moments.mean, second, moments.names)
+    partial = SampleMoments(moments.n, moments.mean, second, moments.names)
     square = np.zeros((15, 15), dtype=bool)
     square[:, :5] = edges
     expected = fit(moments, edges, 5)
@@ -114,7 +114,7 @@ def test_fit_reads_families_only():
             np.testing.assert_array_equal(getattr(fitted, field), getattr(expected, field))
     cause, effect = np.argwhere(system.lagged[1])[0]
     second[10 + cause, effect] = second[effect, 10 + cause] = np.nan
-    broken = Moments(moments.n, moments.mean, second, moments.names)
+    broken = SampleMoments(moments.n, moments.mean, second, moments.names)
     with pytest.raises(DataError, match=rf"v{effect} and v{cause}\[t-2\] is missing"):
         fit(broken, edges, 5)
 
@@ -126,7 +126,7 @@ def test_fit_takes_the_means_of_each_lag():
     second[0, 3] = second[3, 0] = 0.5
     edges = np.zeros((4, 2), dtype=bool)
     edges[3, 0] = True
-    fitted = fit(Moments(9, mean, second, lagged_names(names, 1)), edges, 2)
+    fitted = fit(SampleMoments(9, mean, second, lagged_names(names, 1)), edges, 2)
     np.testing.assert_allclose(fitted.lagged, [[[0, 0], [0.5, 0]]])
     np.testing.assert_allclose(fitted.intercepts, [1.0 + 0.5, 2.0])
     np.testing.assert_allclose(fitted.noise_variances, [1.75, 3.0])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lagged_systems import moments_of, random_rows
 
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.series import regression
 from flwr_causal.core.series.regression import lasso, leading, order_of, ridge
 from flwr_causal.errors import ConfigError, DataError
@@ -178,7 +178,7 @@ def test_bad_input(fit):
     holes = moments.second.copy()
     holes[0, 5] = np.nan
     with pytest.raises(DataError, match="missing or infinite"):
-        fit(Moments(30, moments.mean, holes, moments.names), D, 0.1)
+        fit(SampleMoments(30, moments.mean, holes, moments.names), D, 0.1)
 
 
 def test_a_descent_that_does_not_settle_says_so(monkeypatch):

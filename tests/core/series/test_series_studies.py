@@ -5,7 +5,7 @@ import pytest
 from shared_data import DATA, needs_shared_data
 
 from flwr_causal.core.graphs.metrics import auprc, auroc
-from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.moments import SampleMoments, merge
 from flwr_causal.core.series.design import lagged_rows
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
 from flwr_causal.core.series.regression import lasso, ridge
@@ -23,7 +23,7 @@ def test_partial_correlation_ranks_the_pairs_of_netsim(sim, least):
     found = []
     for subject in NETSIM_SUBJECTS[sim]:
         series = data["series"][subject - 1].astype(float)
-        folds = [Moments.from_rows(part) for part in np.split(series, 5)]
+        folds = [SampleMoments.from_rows(part) for part in np.split(series, 5)]
         folds = standardized_folds(folds)
         strengths = np.abs(partial_correlation(merge(folds), select_ridge(folds)))
         found.append(auroc(strengths, data["adjacency"] != 0))
@@ -37,7 +37,7 @@ def test_ridge_and_lasso_by_held_out_error_on_dream4():
     for network in range(1, 6):
         data = np.load(DATA / "dream4" / f"size100_{network}.npz")
         pairs = np.split(data["series"].astype(float), 5)
-        folds = [Moments.from_rows(lagged_rows(list(pair), 1)) for pair in pairs]
+        folds = [SampleMoments.from_rows(lagged_rows(list(pair), 1)) for pair in pairs]
         folds = standardized_folds(folds)
         selection = select(folds, 100)
         for method, scores in found.items():

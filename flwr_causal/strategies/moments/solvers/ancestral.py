@@ -11,7 +11,7 @@ from flwr_causal.core.blocks.pag import BlockSource, NumberSource
 from flwr_causal.core.ges.ancestral_search import AncestralSearch, hidden_causes
 from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (a field's type)
 from flwr_causal.core.linear.determined import RESIDUAL_SHARE
-from flwr_causal.core.linear.moments import Moments, distinct
+from flwr_causal.core.linear.moments import SampleMoments, distinct
 from flwr_causal.core.linear.regression import given_others
 from flwr_causal.core.linear.stability import NUM_DRAWS
 from flwr_causal.core.parts import all_but
@@ -52,7 +52,7 @@ class Ancestral(Solver):
     def solve(self, products: Products, masks: EdgeMasks) -> Solved:
         """Find the graph by the knowledge itself, whose tiers say more than masks of edges."""
         moments, design = products.moments, products.design
-        assert isinstance(moments, Moments)
+        assert isinstance(moments, SampleMoments)
         draws = NUM_DRAWS if self.confirm else 0
         source = _source(moments, products, blocks=self.blocks, num_draws=draws)
         graph = AncestralSearch(source, self.knowledge).graph(products.agreement.names)
@@ -74,7 +74,9 @@ class AncestralBlocks(Ancestral):
     blocks: ClassVar[bool] = True
 
 
-def _source(moments: Moments, products: Products, *, blocks: bool, **options: Any) -> PagSource:
+def _source(
+    moments: SampleMoments, products: Products, *, blocks: bool, **options: Any
+) -> PagSource:
     """Return what a search asks of moments; ``options`` are those of numbers."""
     names = products.agreement.names
     if blocks:
@@ -121,14 +123,14 @@ def with_doubts(
     return outcome._replace(warnings=(*warnings, *outcome.warnings), info=info)
 
 
-def _checked_moments(products: Products, outcome: Solved) -> Moments | None:
+def _checked_moments(products: Products, outcome: Solved) -> SampleMoments | None:
     """Return the moments of the rows on which nothing acted; None where there are none."""
     agreement = products.agreement
-    if isinstance(outcome.moments, Moments):
+    if isinstance(outcome.moments, SampleMoments):
         return outcome.moments
     undisturbed = ~changed_mechanisms(agreement).any(axis=1)
     values = products.values[undisturbed].sum(axis=0)
     rows = whole(agreement.n * float(values[0, 0]))
     if rows < 1:
         return None
-    return Moments.from_products(rows, values / values[0, 0], outcome.moments[0].names)
+    return SampleMoments.from_products(rows, values / values[0, 0], outcome.moments[0].names)

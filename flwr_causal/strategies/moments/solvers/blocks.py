@@ -11,7 +11,7 @@ import numpy as np
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.interventions.local_graphs import fitted
 from flwr_causal.core.interventions.moments import distinguished_pairs
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.core.systems.blocks import BlockModel
 from flwr_causal.doubts.graphs import doubts_of
@@ -72,12 +72,12 @@ class BlockClasses(SearchedClass, Solver):
             acted = changed_mechanisms(products.agreement)
         return self._problem(products, masks, products.moments, acted)
 
-    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
+    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments]) -> BoolArray:
         """Return the best DAG, given moments for each variable."""
         return self._problem(products, masks, own).best().dag[:, : len(own)]
 
     def marks(
-        self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
+        self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments], acted: BoolArray
     ) -> BoolArray:
         """Return the class, given moments for each variable and the targets of interventions."""
         return stacked_edges(self._problem(products, masks, own, acted).best().graph)
@@ -86,10 +86,10 @@ class BlockClasses(SearchedClass, Solver):
         """Return the search for the class of a single party."""
         design, d = products.design, len(outcome.graph.names)
 
-        def search(own: Moments, _: BoolArray, masks: EdgeMasks) -> BoolArray:
+        def search(own: SampleMoments, _: BoolArray, masks: EdgeMasks) -> BoolArray:
             return np.asarray(self._problem(products, masks, own).best().dag[:, :d])
 
-        def graph(own: Moments, found: OwnMechanisms, turned: BoolArray) -> CausalGraph:
+        def graph(own: SampleMoments, found: OwnMechanisms, turned: BoolArray) -> CausalGraph:
             problem = replace(self._problem(products, masks, own), turned=turned)
             return problem.class_of(found.graph).graph
 
@@ -100,7 +100,7 @@ class BlockClasses(SearchedClass, Solver):
         self,
         products: Products,
         masks: EdgeMasks,
-        moments: Moments | Sequence[Moments],
+        moments: SampleMoments | Sequence[SampleMoments],
         acted: BoolArray | None = None,
     ) -> BlockProblem:
         """Return the search given some rows; what acts on variables tells directions apart."""
@@ -116,11 +116,11 @@ class BlockClasses(SearchedClass, Solver):
 
 
 def _system(
-    blocks: tuple[Variable, ...], own: Moments | Sequence[Moments], graph: CausalGraph
+    blocks: tuple[Variable, ...], own: SampleMoments | Sequence[SampleMoments], graph: CausalGraph
 ) -> BlockModel | None:
     """Return the fitted system of a class; None of series under interventions."""
     if graph.lagged is None:
         return BlockModel.of(blocks, own, graph.adjacency)
-    if isinstance(own, Moments):
+    if isinstance(own, SampleMoments):
         return BlockModel.of(blocks, own, graph.adjacency, graph.lagged != 0)
     return None

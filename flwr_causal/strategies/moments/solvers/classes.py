@@ -14,7 +14,7 @@ from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.local_graphs import fitted, polished
 from flwr_causal.core.interventions.moments import distinguished_pairs
-from flwr_causal.core.linear.moments import Moments, moments_of_variables
+from flwr_causal.core.linear.moments import SampleMoments, moments_of_variables
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.core.parts import Part, all_but
 from flwr_causal.core.series.design import split_blocks
@@ -79,7 +79,7 @@ class GreedyClasses(GreedyClass, Solver):
         agreement, design = products.agreement, products.design
         names, d, own = agreement.names, len(agreement.names), products.moments
         acted = np.zeros((1, d), dtype=np.bool_)
-        if not isinstance(own, Moments):
+        if not isinstance(own, SampleMoments):
             own, acted = _with_lags(own), changed_mechanisms(agreement)
         found = self._class_of(own, masks, acted)
         graph = _class_graph(names, found.weights, masks)
@@ -91,7 +91,7 @@ class GreedyClasses(GreedyClass, Solver):
         return Solved(own, graph, model, strengths, warnings, target_info(agreement))
 
     def marks(
-        self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
+        self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments], acted: BoolArray
     ) -> BoolArray:
         """Return the class, given moments for each variable and the targets of interventions."""
         d = acted.shape[1]
@@ -101,7 +101,7 @@ class GreedyClasses(GreedyClass, Solver):
         """Return the search for the class of a single party."""
         columns, widths = products.design.columns, products.design.widths
 
-        def graph(own: Moments, found: OwnMechanisms, turned: BoolArray) -> CausalGraph:
+        def graph(own: SampleMoments, found: OwnMechanisms, turned: BoolArray) -> CausalGraph:
             dag = to_square(found.graph)
             marks = informed_class(dag, turned | dag)
             weights = class_weights([own] * len(marks), marks)[0]
@@ -111,7 +111,7 @@ class GreedyClasses(GreedyClass, Solver):
         return OwnSearch(columns, widths, weights, polished, graph)
 
     def _class_of(
-        self, moments: Moments | Sequence[Moments], masks: EdgeMasks, acted: BoolArray
+        self, moments: SampleMoments | Sequence[SampleMoments], masks: EdgeMasks, acted: BoolArray
     ) -> LinearClass:
         """Return the class of m columns, given their moments, or one for each of them."""
         m, d = len(masks.allowed), acted.shape[1]
@@ -130,12 +130,12 @@ class Classes(SearchedClass, GreedyClasses):
     def _limits(self) -> dict[str, Any]:
         return {**super()._limits, "by_orders": True, "least_effect": self.least_effect}
 
-    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
+    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments]) -> BoolArray:
         """Return the best DAG, given moments for each variable."""
         return self._by_orders(masks, own, self.least_effect)
 
 
-def _with_lags(own: Sequence[Moments]) -> list[Moments]:
+def _with_lags(own: Sequence[SampleMoments]) -> list[SampleMoments]:
     """Return moments for each of the m columns, given those for each of the d variables.
 
     Lags have no causes: the rows of any variable serve them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
@@ -87,12 +87,12 @@ class Orders(SearchOfEdges, WeightSolver):
         return self.fitted(products, masks, found, search)
 
     def _stable(
-        self, moments: Moments | Sequence[Moments], edges: BoolArray, masks: EdgeMasks
+        self, moments: SampleMoments | Sequence[SampleMoments], edges: BoolArray, masks: EdgeMasks
     ) -> tuple[BoolArray, dict[str, Any], list[str]]:
         """Return the stable edges, with the history's facts and the warning about the others."""
         return edges, {}, []
 
-    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
+    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments]) -> BoolArray:
         """Return the best DAG, given moments for each variable."""
         return self._by_orders(masks, own, self.least_effect)
 
@@ -102,9 +102,9 @@ class StableOrders(StableEdges, Orders):
     """The same without the edges that redrawn moments do not give, for sums of rows as they are."""
 
     def _stable(
-        self, moments: Moments | Sequence[Moments], edges: BoolArray, masks: EdgeMasks
+        self, moments: SampleMoments | Sequence[SampleMoments], edges: BoolArray, masks: EdgeMasks
     ) -> tuple[BoolArray, dict[str, Any], list[str]]:
-        if not isinstance(moments, Moments):  # where interventions were found
+        if not isinstance(moments, SampleMoments):  # where interventions were found
             return edges, {}, []
         unstable = unstable_edges(
             moments,

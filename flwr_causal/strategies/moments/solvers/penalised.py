@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
     from flwr_causal.sources.products import Products
 
 
@@ -94,7 +94,7 @@ class Penalised(Sparse, WeightSolver):
         """Return the weight of the L1 norm."""
         moments = products.moments
 
-        def solve(moments: Moments | Sequence[Moments], weight: float) -> CausalGraph:
+        def solve(moments: SampleMoments | Sequence[SampleMoments], weight: float) -> CausalGraph:
             return self._minimum(moments, masks, weight)
 
         if self.sparsity == "auto":
@@ -108,7 +108,7 @@ class Penalised(Sparse, WeightSolver):
         return self.sparsity
 
     def _minimum(
-        self, moments: Moments | Sequence[Moments], masks: EdgeMasks, sparsity: float
+        self, moments: SampleMoments | Sequence[SampleMoments], masks: EdgeMasks, sparsity: float
     ) -> CausalGraph:
         minimise = notears if self.solver == "notears" else dagma
         return minimise(

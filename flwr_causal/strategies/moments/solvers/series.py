@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray
-    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.moments import SampleMoments
     from flwr_causal.core.series.solution import LaggedSolution
     from flwr_causal.sources.products import Products
 
@@ -217,7 +217,7 @@ class LaggedWeights(FittedLags, SearchOfEdges, Sparse, Ridge, WeightSolver):
             num_lags=info["order"] if self.select_order else None,
         )
 
-    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
+    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments]) -> BoolArray:
         """Return the best DAG, given moments for each variable."""
         return self._by_orders(masks, own, self.least_effect)
 

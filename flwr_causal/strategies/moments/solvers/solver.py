@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import SampleMoments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
 from flwr_causal.core.parts import Part
 from flwr_causal.doubts.graphs import doubts_of, plausible
@@ -45,7 +45,7 @@ class Solved(NamedTuple):
 
     Parameters
     ----------
-    moments : Moments or list of Moments
+    moments : SampleMoments or list of SampleMoments
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
@@ -60,7 +60,7 @@ class Solved(NamedTuple):
         The chosen penalties and order, as plain numbers.
     """
 
-    moments: Moments | Sequence[Moments]
+    moments: SampleMoments | Sequence[SampleMoments]
     graph: CausalGraph
     model: LinearModel | BlockModel | AncestralModel | None
     scores: FloatArray
@@ -153,12 +153,12 @@ class Solver(Part):
         """
         return masks
 
-    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[Moments]) -> BoolArray:
+    def dag(self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments]) -> BoolArray:
         """Return the best DAG, (m, d), given moments for each variable."""
         return self._by_orders(masks, own)
 
     def marks(
-        self, products: Products, masks: EdgeMasks, own: Sequence[Moments], acted: BoolArray
+        self, products: Products, masks: EdgeMasks, own: Sequence[SampleMoments], acted: BoolArray
     ) -> BoolArray:
         """Return the best graph, (m, d), in which an edge both ways has no direction.
 
@@ -171,7 +171,7 @@ class Solver(Part):
         return None
 
     def _by_orders(
-        self, masks: EdgeMasks, own: Sequence[Moments], least_effect: float = LEAST_EFFECT
+        self, masks: EdgeMasks, own: Sequence[SampleMoments], least_effect: float = LEAST_EFFECT
     ) -> BoolArray:
         """Return the DAG of a search over orders, (m, d)."""
         d = len(own)
@@ -219,7 +219,7 @@ class WeightSolver(Solver):
         graph, warnings = plausible(found.graph, spread[:, None] / spread, masks)
         model = fitted_system(agreement, scale, found.moments, graph)
         warnings += found.warnings
-        if isinstance(found.moments, Moments):  # interventions direct edges too
+        if isinstance(found.moments, SampleMoments):  # interventions direct edges too
             warnings += doubts_of(
                 graph=graph,
                 masks=masks,

@@ -1,4 +1,4 @@
-"""The record of a run once it has ended."""
+"""The result of a run once it has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.interventions.targets import TargetRecord
+    from flwr_causal.core.interventions.targets import TargetEntry
 
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
@@ -42,7 +42,7 @@ def privacy_line(privacy: dict[str, Any]) -> str:
 
 
 @dataclass(repr=False)
-class RunRecord:
+class RunResult:
     """The result of a run.
 
     Parameters
@@ -50,7 +50,7 @@ class RunRecord:
     graph : CausalGraph or None
         None for methods that learn no graph.
     history : list of dict
-        One record for each exchange.
+        One entry for each exchange.
     rounds : int
         Exchanges after the schema exchange.
     bytes_sent, bytes_received : int
@@ -88,9 +88,9 @@ class RunRecord:
         One row for each party and edge, with ``local_graphs``; see
         :func:`flwr_causal.core.nonlinear.heterogeneity.edge_table`.
     targets : list of dict or None
-        With the option ``unknown_targets``, one record for each party (or group) and variable that
+        With the option ``unknown_targets``, one entry for each party (or group) and variable that
         it acts on, the clearest first; see
-        :class:`flwr_causal.core.interventions.targets.TargetRecord`. None without the option.
+        :class:`flwr_causal.core.interventions.targets.TargetEntry`. None without the option.
     answers : DataFrame or None
         The answers of a fitted circuit on the rows that the run config's ``query`` names.
     groups : dict of str to list of str
@@ -170,7 +170,7 @@ class RunRecord:
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
     disagreement: pd.DataFrame | None = None
-    targets: list[TargetRecord] | None = None
+    targets: list[TargetEntry] | None = None
     answers: pd.DataFrame | None = None
     groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)
@@ -216,12 +216,12 @@ class RunRecord:
         return sum(self.parties.values()) if self.num_rows is None else self.num_rows
 
 
-def status_in_words(run: RunRecord) -> str:
+def status_in_words(run: RunResult) -> str:
     """Return the status of a run, and which parties its result lacks."""
     return printable(f"{run.status} {lost_in_words(run)}".strip())
 
 
-def lost_in_words(run: RunRecord) -> str:
+def lost_in_words(run: RunResult) -> str:
     """Return which parties the result of a run lacks, and how many rows; "" for none."""
     if not run.lost:
         return ""

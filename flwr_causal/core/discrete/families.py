@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.compiled import compiled_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,21 +100,16 @@ def rows_of(families: Families, owner: int, members: IntArray) -> tuple[Families
     return families, rows
 
 
-@compiled_inside
-def _first_slot(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
+@compiled_in_place
+def find(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
+    """Return the row of a family (``members`` ascending), -slot - 1 where it would be new."""
+    owners, sizes, rows, slots = families.owners, families.sizes, families.members, families.slots
     value = np.uint64(owner) * np.uint64(0x9E3779B97F4A7C15)
     for k in range(size):
         value ^= np.uint64(members[k]) + np.uint64(0x7F4A7C15)
         value *= np.uint64(0xBF58476D1CE4E5B9)
         value ^= value >> np.uint64(29)
-    return np.int64(value >> np.uint64(1)) % len(families.slots)
-
-
-@compiled_in_place
-def find(families: Families, owner: Integer, members: IntArray, size: Integer) -> Integer:
-    """Return the row of a family (``members`` ascending), -slot - 1 where it would be new."""
-    owners, sizes, rows, slots = families.owners, families.sizes, families.members, families.slots
-    slot = _first_slot(families, owner, members, size)
+    slot = np.int64(value >> np.uint64(1)) % len(slots)
     while slots[slot] != 0:
         row = slots[slot] - 1
         if owners[row] == owner and sizes[row] == size:
@@ -165,11 +160,6 @@ def _enter_all(
 
 @compiled_in_place
 def _rehash(families: Families) -> None:
-    slots = families.slots
     for row in range(families.used[0]):
-        slot = _first_slot(
-            families, families.owners[row], families.members[row], families.sizes[row]
-        )
-        while slots[slot] != 0:
-            slot = (slot + 1) % len(slots)
-        slots[slot] = row + 1
+        new = find(families, families.owners[row], families.members[row], families.sizes[row])
+        families.slots[-new - 1] = row + 1

@@ -25,8 +25,9 @@ from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
 from flwr_causal.strategies.fedges.counts import CountedTables
 from flwr_causal.strategies.fedges.fedges import DRIVEN
+from flwr_causal.strategies.fedges.paper import FusedGraph
 from flwr_causal.strategies.fedges.problem import Found
-from flwr_causal.strategies.fedges.rounds import Best, Candidate, Fuser, shares_for
+from flwr_causal.strategies.fedges.rounds import Best, Fuser, shares_for
 from flwr_causal.strategies.fedges.searches import chosen
 
 SEEDS = range(2)
@@ -160,12 +161,11 @@ def test_a_fused_graph_keeps_the_edges_that_most_parties_have(most):
     own = {str(k): plain.search(k, nothing, 10) for k in range(len(plain.sources))}
     step = partial(FedGES().fuse, names=plain.names)
     free, capped = (
-        Fuser(plain.names, len(own), FedGES(mode="fusion", max_fused_edges=limit).options, step)
-        for limit in (None, most)
+        Fuser(FedGES(mode="fusion", max_fused_edges=limit).options, step) for limit in (None, most)
     )
     fusion = free.fuse(own)
     for share in ("union", "c50"):
-        whole, part = (fuser.candidate(fusion, share, own) for fuser in (free, capped))
+        whole, part = (fuser.limited(fusion, share, own) for fuser in (free, capped))
         assert part.dag.sum() == min(most, whole.dag.sum())
         assert not (part.dag & ~whole.dag).any()
         left_out = whole.support[whole.dag & ~part.dag]
@@ -468,7 +468,7 @@ def test_what_travels_in_the_driven_loop():
 
 
 def test_better_is_decided_by_the_parties_that_judged_both():
-    nothing = Candidate(graph(), np.zeros((7, 7)), {})
+    nothing = FusedGraph(graph(), np.zeros((7, 7)), {})
     assert Best(nothing).beaten_by({"a": -100.0})
     best = Best(nothing, {"a": -10.0, "b": -10.0})
     assert best.beaten_by({"a": -9.0, "b": -10.5})

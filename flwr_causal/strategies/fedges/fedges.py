@@ -26,7 +26,6 @@ The paper's algorithm is in `paper`. :meth:`FedGES.train` takes these steps, wit
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ import numpy as np
 from flwr_causal.contract.answers import step
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.min_cut import supported_by_cuts
+from flwr_causal.core.parts import made
 from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.protocol.fedges import FUSES
 from flwr_causal.runtime.algorithm import relayed
@@ -41,18 +41,17 @@ from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.base import FedGESBase
 from flwr_causal.strategies.fedges.joined import JoinedCounts, check_required
 from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
-from flwr_causal.strategies.fedges.paper import algorithm_1
 from flwr_causal.strategies.fedges.results import RunProblem, network_values
 from flwr_causal.strategies.fedges.searches import HiddenStates, fit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step, Steps
-    from flwr_causal.strategies.fedges.problem import Found, Standing
+    from flwr_causal.strategies.fedges.problem import Found
     from flwr_causal.strategies.options import takes
 
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
@@ -106,14 +105,12 @@ class FedGES(FedGESBase):
         -------
         Result
         """
-        problem, taken = RunProblem.of(agreement, self.options), 0
+        problem, taken = RunProblem.of(agreement, self.options, self.fuse), 0
         if agreement.columns_differ:
             check_required(problem)
         if agreement.continuous:
             problem, taken = yield from self._cut(agreement)
-        if self.options.papers:
-            search = self._papers(problem, self.options.max_rounds - taken)
-        elif agreement.columns_differ:
+        if agreement.columns_differ:
             holders = self._holders_of(agreement, problem.names)
             options = self.options
             joining = JoinedCounts(score=options.chosen_score, fits=options.asks_for_tables)
@@ -130,7 +127,8 @@ class FedGES(FedGESBase):
         present = self._present(agreement)
         agreed = yield from agreed_cuts(agreement, self.options.discretize, present)
         cuts = dict(zip(agreement.continuous, agreed.cuts, strict=True))
-        return RunProblem.of(with_cuts(agreement, cuts), self.options, cuts), agreed.taken
+        problem = RunProblem.of(with_cuts(agreement, cuts), self.options, self.fuse, cuts)
+        return problem, agreed.taken
 
     def _seen(
         self, problem: RunProblem
@@ -146,9 +144,7 @@ class FedGES(FedGESBase):
             How many exchanges it has taken.
         """
         seen = replace(problem, seen=True)
-        graphs, taken = yield from self.options.searching.run(
-            seen, self.options.max_rounds // 2 - 1
-        )
+        graphs, taken = yield from self.options.search.run(seen, self.options.max_rounds // 2 - 1)
         fitted = yield from fit(seen, graphs)
         if fitted is None:
             return graphs[0], {}, taken
@@ -175,24 +171,19 @@ class FedGES(FedGESBase):
         taken : int
             How many exchanges are done before.
         """
-        options = self.options
+        options, then = self.options, self.options.row.then
         most = max(0, max(1, options.max_rounds - options.asks_for_tables) - taken)
-        if options.chosen_mode == "fusion":
-            found, used = yield from self._fused(problem, most, problem.result)
-            graphs: tuple[Found, ...] = (found,)
-        else:
-            graphs, used = yield from options.searching.run(problem, most)
+        graphs, used = yield from options.search.run(problem, most)
         taken += used
         fitted = None
         if options.asks_for_tables and taken < options.max_rounds:
             fitted = yield from fit(problem, graphs)
             taken += fitted is not None
         # One exchange at least is kept for the tables of the graph of the rounds.
-        if options.continues and fitted is not None and taken < options.max_rounds - 1:
+        if then and fitted and taken < options.max_rounds - 1:
             most = max(1, options.max_rounds - 1) - taken
             searched = fitted.found
-            before = partial(problem.result, searched, fitted)
-            found, used = yield from self._fused(problem, most, lambda _: before(), searched.dag)
+            (found,), used = yield from made(then, options).run(problem, most, fitted)
             if not np.array_equal(found.marks, searched.marks):
                 # Votes of the parties for both graphs; only one of them has shares of fused graphs.
                 graphs = (found._replace(support=None, score=DRIVEN), searched)
@@ -232,40 +223,10 @@ class FedGES(FedGESBase):
             How many exchanges are done.
         """
         most = max(1, self.options.max_rounds - FEWEST_TESTED + 1 - taken)
-        graphs, used = yield from self.options.searching.run(problem, most)
+        graphs, used = yield from self.options.search.run(problem, most)
         fitted = (yield from fit(problem, graphs)) if len(graphs) > 1 else None
         found = fitted.found if fitted else graphs[0]
         return found, taken + used + (fitted is not None)
-
-    def _fused(
-        self, problem: RunProblem, most: int, standing: Standing, begin: BoolArray | None = None
-    ) -> Generator[Step, Any, tuple[Found, int]]:
-        """Fuse the parties' graphs round by round, as the options ``start`` and ``keep`` say.
-
-        Parameters
-        ----------
-        problem : Problem
-        most : int
-            Largest number of exchanges.
-        standing : callable
-            Returns what stands if the run ends with a graph so far.
-        begin : ndarray of bool, shape (d, d), optional
-            The DAG before the first round. Default: no edges but required ones.
-        """
-        fusion = partial(self.fuse, names=problem.names)
-        found, used = yield from self.options.fusing.run(problem, most, fusion, standing, begin)
-        return self._ended(found), used
-
-    def _papers(self, problem: RunProblem, most: int) -> Steps:
-        """Run Algorithm 1."""
-        fusion = partial(self.fuse, names=problem.names)
-        found = yield from algorithm_1(problem, self.options, fusion, most)
-        return problem.result(self._ended(found), over=True)
-
-    def _ended(self, found: Found) -> Found:
-        """Return the graph of some rounds, with the reason for their end."""
-        reason = f"all of the {self.options.max_rounds} exchanges were used"
-        return found if found.reason else found._replace(reason=reason)
 
     @step(FUSES)
     def fuse(self, graphs: Mapping[str, IntArray], names: tuple[str, ...]) -> Fusion:

@@ -69,9 +69,9 @@ class Marked(NamedTuple):
 
 def check_required(problem: Problem) -> None:
     """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
-    if problem.masks is None:
+    if problem.edge_limits is None:
         return
-    names, most, required = problem.names, _most_parents(problem), problem.masks.required
+    names, most, required = problem.names, _most_parents(problem), problem.edge_limits.required
     for name, causes in zip(names, required.T, strict=True):
         if causes.sum() > most:
             listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes).tolist())

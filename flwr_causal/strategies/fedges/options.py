@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from flwr_causal.contract.when import When
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part, all_but, made, option, words
@@ -20,17 +21,14 @@ from flwr_causal.protocol.fedges import (
     SCORES_EDGES,
 )
 from flwr_causal.strategies.columns import CompleteRows, JoiningOptions
-from flwr_causal.strategies.fedges.rounds import (
-    DrivenRounds,
-    DrivenSearch,
-    FixedRounds,
-    FusedGraphs,
-)
+from flwr_causal.strategies.fedges.paper import PaperRounds
+from flwr_causal.strategies.fedges.rounds import DrivenRounds, FixedRounds, FusedGraphs, Patience
 from flwr_causal.strategies.fedges.searches import HiddenStates, PooledSearch, ScoredSearch
 from flwr_causal.strategies.variant import USUAL, OfPaper, VariantOptions
 
 if TYPE_CHECKING:
-    from flwr_causal.strategies.fedges.problem import SumSearch
+    from flwr_causal.contract.when import Condition
+    from flwr_causal.strategies.fedges.problem import GraphSearch
 
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
@@ -40,8 +38,40 @@ FEWEST_TESTED = 4
 #: The most parents of a variable where parties hold different columns: with more, a table has parts
 #: of three columns or more. The fewest exchanges there.
 MOST_PARENTS, FEWEST_JOINED = 2, 3
-#: The runs of each mode.
-MODES = {"scores": SCORES_EDGES, "exact": EXACT, "fusion": FUSES}
+
+
+class SearchRow(NamedTuple):
+    """A row of the table of searches.
+
+    Parameters
+    ----------
+    holds : Condition
+        On the options.
+    mode : {"scores", "exact", "fusion"}
+    score : {"qnml", "bic", "bdeu"}
+        With ``score="auto"``: of the search, and of the parties' votes.
+    search : type of GraphSearch
+    then : type of DrivenRounds, optional
+        Rounds from the graph of the search.
+    """
+
+    holds: Condition
+    mode: str
+    score: str
+    search: type[GraphSearch]
+    then: type[DrivenRounds] | None = None
+
+
+#: Which search a run has: that of the first row whose condition holds. With ``hidden_causes`` tests
+#: follow (`HiddenStates`); over different columns `JoinedCounts` searches instead.
+ROWS = (
+    SearchRow(When(variant="paper"), "fusion", "bdeu", PaperRounds),
+    SearchRow(EXACT, "exact", "bic", PooledSearch),
+    SearchRow(CONTINUES, "scores", "qnml", ScoredSearch, then=DrivenRounds),
+    SearchRow(SCORES_EDGES, "scores", "qnml", ScoredSearch),
+    SearchRow(DRIVES, "fusion", "bdeu", DrivenRounds),
+    SearchRow(FUSES, "fusion", "bdeu", FixedRounds),
+)
 
 
 class TablesInAnyCase(Part):
@@ -124,7 +154,7 @@ OF_PAPER = OfPaper(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOptions):
+class FedGESOptions(Patience, FusedGraphs, Prior, VariantOptions, JoiningOptions):
     """The options of :class:`~flwr_causal.strategies.fedges.fedges.FedGES`.
 
     Parameters
@@ -221,16 +251,19 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
 
     @property
+    def row(self) -> SearchRow:
+        """The row of the table of searches."""
+        return next(row for row in ROWS if row.holds.holds(vars(self)))
+
+    @property
     def chosen_mode(self) -> str:
         """The mode that runs."""
-        return next(mode for mode, runs in MODES.items() if runs.holds(vars(self)))
+        return self.row.mode
 
     @property
     def chosen_score(self) -> str:
         """The score of the search, and of the parties' votes."""
-        if self.score != "auto":
-            return self.score
-        return {"scores": "qnml", "exact": "bic", "fusion": "bdeu"}[self.chosen_mode]
+        return self.row.score if self.score == "auto" else self.score
 
     @property
     def refined_by(self) -> tuple[str, ...]:
@@ -252,34 +285,26 @@ class FedGESOptions(DrivenRounds, FusedGraphs, Prior, VariantOptions, JoiningOpt
     @property
     def continues(self) -> bool:
         """Whether driven rounds follow the search of mode "scores"."""
-        return CONTINUES.holds(vars(self))
+        return self.row.then is not None
 
     @property
     def drives(self) -> bool:
         """Whether the sum of the parties' scores chooses among starts, round by round."""
-        return DRIVES.holds(vars(self))
+        return DrivenRounds in (self.row.search, self.row.then)
 
     @property
-    def searching(self) -> SumSearch:
-        """The search on sums that the values choose."""
-        score = self.chosen_score
-        if self.chosen_mode == "exact":
-            return PooledSearch(score=score)
-        return ScoredSearch(score=score, refined_by=self.refined_by)
-
-    @property
-    def fusing(self) -> FixedRounds:
-        """The rounds of fusion that the values choose."""
-        return made(DrivenSearch if self.drives else FixedRounds, self)
+    def search(self) -> GraphSearch:
+        """The search that the values choose."""
+        return made(self.row.search, self)
 
     @property
     def parts(self) -> tuple[type[Part], ...]:
         """The parts that the values choose."""
-        mode = self.chosen_mode
+        fuses = self.chosen_mode == "fusion"
         chosen: dict[type[Part], bool] = {
-            PooledSearch if mode == "exact" else ScoredSearch: mode != "fusion",
-            FusedGraphs: self.continues or mode == "fusion",
-            DrivenRounds: self.drives,
+            self.row.search: not fuses,
+            FusedGraphs: self.continues or fuses,
+            Patience: self.drives,
             TablesInAnyCase: self.continues,
             ManyParents: self.max_parents is None or self.max_parents > MOST_PARENTS,
             FewExchanges: self.max_rounds < FEWEST_JOINED,

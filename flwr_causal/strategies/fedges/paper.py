@@ -5,14 +5,15 @@ graph that it receives with its own, searches by GES (:mod:`flwr_causal.core.ges
 BDeu with a sample size of 1, at most l = 10 insertions, section 4.1) and returns its DAG. The
 server fuses the DAGs by :func:`flwr_causal.core.ges.fusion.fuse`.
 
-Algorithm 1 ends when no graph differs from that of the round before. The end of section 3 compares
-with all rounds before, as graphs may return in cycles; so it is done here.
+:class:`PaperRounds` has the paper's search and fusion. :func:`algorithm_1` is the loop, which our
+own rounds (:mod:`flwr_causal.strategies.fedges.rounds`) share.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,75 +21,161 @@ from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol.fedges import GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.problem import Found
+from flwr_causal.strategies.fedges.problem import Found, GraphSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from flwr_causal.core.arrays import FloatArray
+    from numpy.typing import NDArray
+
+    from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.ges.fusion import Fusion
-    from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.fedges.problem import Problem
-    from flwr_causal.strategies.fedges.rounds import FusedGraphs
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Result, Step
+    from flwr_causal.strategies.fedges.problem import Problem, Searched
+
+    #: By party, the edges of its DAG.
+    Graphs = Mapping[str, NDArray[np.integer]]
+
+REPEATED = "every party's graph is one that it had found before"
 
 
-def algorithm_1(
-    problem: Problem, options: FusedGraphs, fuse: Callable[[Mapping[str, Any]], Fusion], most: int
-) -> Generator[Step, Any, Found]:
-    """Fuse the parties' graphs, round after round, until no party finds a new one.
+@dataclass(frozen=True)
+class FusedGraph:
+    """The server's graph G, and each party's graph G_i.
 
     Parameters
     ----------
-    problem : Problem
-    options : FusedGraphs
-        ``start`` says from which graph a party searches: from the fused graph fused with its own
-        one, or from the fused graph (section 3). ``share`` is the share of the parties' graphs that
-        keeps an edge (section 4.1: union, C25, C50).
-    fuse : callable
-        Returns the fusion of the parties' DAGs, given by party.
-    most : int
-        Largest number of rounds, from 1 up, an exchange each.
-
-    Returns
-    -------
-    Found
-        ``reason`` is empty if the last round found new graphs.
+    dag : ndarray of bool, shape (d, d)
+    support : ndarray of float64, shape (d, d)
+        The share of the parties' transformed graphs that have each edge.
+    own : mapping of str to ndarray
+        By party its last graph. The graph of a party that failed in this round is an earlier one,
+        which was not fused.
     """
-    d = len(problem.names)
-    # The server's graph G is without edges at first, and so is each party's graph G_i.
-    nothing = np.zeros((0, 2), dtype=np.uint16)
-    graph = nothing
-    own: dict[str, Any] = {}
-    # What the run returns if it is stopped in the next exchange.
-    so_far = None
+
+    dag: BoolArray
+    support: FloatArray
+    own: Graphs
+
+    @classmethod
+    def of(cls, fusion: Fusion, share: str | float, own: Graphs) -> FusedGraph:
+        """Return the edges that a share of the fused graphs has."""
+        d = len(fusion.order)
+        support = np.zeros((d, d))
+        support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
+        return cls(matrix_of(fusion.keep(share), d), support, own)
+
+    @cached_property
+    def edges(self) -> NDArray[np.uint16]:
+        """The edges of the DAG as they are sent, shape (m, 2)."""
+        return edges_of(self.dag)
+
+    def asked(self, exchange: Exchange, so_far: Callable[[], Result] | None, **further: Any) -> Ask:
+        """Send G, and each party its own last graph, since it keeps nothing between rounds."""
+        # A party without a graph of its own (in the first round, or after failures) gets no edges.
+        nothing = np.zeros((0, 2), dtype=np.uint16)
+        own = {party: {"own": edges} for party, edges in self.own.items()}
+        sent = {"received": self.edges, "own": nothing, **further}
+        return Ask(exchange, sent, own, so_far=so_far)
+
+
+class Rounds(NamedTuple):
+    """The end of some rounds.
+
+    Parameters
+    ----------
+    fused : FusedGraph
+        The last one.
+    reason : str
+        Why they ended, in words; empty if all were used.
+    taken : int
+        How many there were.
+    """
+
+    fused: FusedGraph
+    reason: str
+    taken: int
+
+
+def algorithm_1(
+    first: FusedGraph,
+    search: Callable[[FusedGraph], Generator[Step, Any, Graphs]],
+    fuse: Callable[[Graphs, Graphs], FusedGraph],
+    most: int,
+    stop: Callable[[Graphs], str] = lambda graphs: "",
+) -> Generator[Step, Any, Rounds]:
+    """Fuse the parties' graphs, round after round, until no party finds a new one.
+
+    Algorithm 1 ends when no graph differs from that of the round before. The end of section 3
+    compares with all rounds before, as graphs may return in cycles; so it is done here.
+
+    Parameters
+    ----------
+    first : FusedGraph
+        G before the first round. In the paper it is without edges, and so is each G_i.
+    search : callable
+        Lets the parties search, given G, and returns their graphs, an exchange.
+    fuse : callable
+        Returns the new G, given the graphs of a round, and the last graph of each party.
+    most : int
+        Largest number of rounds, from 1 up.
+    stop : callable, optional
+        Returns a reason to end before the graphs of a round are fused, or "". In the paper there is
+        none.
+    """
+    fused = first
     before: dict[str, set[bytes]] = {}
-    for _ in range(max(most, 1)):
+    for taken in range(1, max(most, 1) + 1):
         # Each party fuses G with its own graph, or takes G, and searches from there by GES with a
-        # limited number of insertions. It keeps nothing between rounds: the server sends it its
-        # own last graph.
-        to_all = {"received": graph, "own": nothing, "start": options.start}
-        to_each = {party: {"own": edges} for party, edges in own.items()}
-        replies = yield Ask(GRAPH, to_all, to_each, so_far=so_far)
-        graphs = replies.of("edges")
+        # limited number of insertions.
+        graphs = yield from search(fused)
+        if reason := stop(graphs):
+            return Rounds(fused, reason, taken)
         # The server fuses the parties' graphs to the new G.
-        fusion = fuse(graphs)
-        dag = matrix_of(fusion.keep(options.share), d)
-        graph = edges_of(dag)
-        yield Note({"num_edges": len(graph)})
-        found = Found(cpdag(dag), dag, "", _support(fusion, d))
+        fused = fuse(graphs, {**fused.own, **graphs})
+        yield Note({"num_edges": len(fused.edges)})
         # The end: every party returns a graph that it has returned in an earlier round.
         new = [party for party in graphs if graphs[party].tobytes() not in before.get(party, ())]
         if not new:
-            return found._replace(reason="every party's graph is one that it had found before")
-        own |= graphs
+            return Rounds(fused, REPEATED, taken)
         for party, edges in graphs.items():
             before.setdefault(party, set()).add(edges.tobytes())
-        so_far = partial(problem.result, found)
-    return found
+    return Rounds(fused, "", taken)
 
 
-def _support(fusion: Fusion, d: int) -> FloatArray:
-    """Return the share of the parties' graphs that have each edge, (d, d)."""
-    support = np.zeros((d, d))
-    support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
-    return support
+@dataclass(frozen=True, kw_only=True)
+class PaperRounds(GraphSearch):
+    """The rounds of the paper.
+
+    Parameters
+    ----------
+    start : {"fuse", "overwrite"}
+        From which graph a party searches: from the fused graph fused with its own one, or from the
+        fused graph (section 3).
+    fusion : {"union", "c25", "c50"}
+        The share of the parties' graphs that keeps an edge (section 4.1).
+    """
+
+    start: Literal["fuse", "overwrite"]
+    fusion: Literal["union", "c25", "c50"]
+
+    def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
+        """Run Algorithm 1; ``most`` is its largest number of rounds."""
+
+        def found(fused: FusedGraph, reason: str = "") -> Found:
+            return Found(cpdag(fused.dag), fused.dag, reason, fused.support)
+
+        def search(fused: FusedGraph) -> Generator[Step, Any, Graphs]:
+            so_far = partial(problem.result, found(fused)) if fused.own else None
+            replies: Replies = yield fused.asked(GRAPH, so_far, start=self.start)
+            return replies.of("edges")
+
+        def fuse(graphs: Graphs, own: Graphs) -> FusedGraph:
+            return FusedGraph.of(problem.fuse(graphs), self.fusion, own)
+
+        d = len(problem.names)
+        first = FusedGraph(np.zeros((d, d), dtype=np.bool_), np.zeros((d, d)), {})
+        fused, reason, taken = yield from algorithm_1(first, search, fuse, most)
+        return (found(fused, reason),), taken

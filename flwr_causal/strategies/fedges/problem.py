@@ -1,9 +1,8 @@
-"""What the searches of FedGES share: the variables, their source of counts, and the results."""
+"""What the searches of FedGES share: variables, counts, the fusion of graphs, and results."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -11,12 +10,15 @@ import numpy as np
 
 from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
 from flwr_causal.core.parts import Part
-from flwr_causal.runtime.algorithm import Result, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.runtime.algorithm import Result, Step
     from flwr_causal.strategies.fedges.counts import CountedTables
 
 ENDED = "no insertion or deletion improves the score"
@@ -75,15 +77,13 @@ class Fitted:
     held_out: tuple[float, ...] = ()
 
 
-#: Returns the run's result if it is stopped at a graph.
-Standing: TypeAlias = Callable[[Found], Result]
 #: The graphs of a search, one for each score in their order, and the number of its exchanges.
 Searched: TypeAlias = tuple[tuple[Found, ...], int]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem(ABC):
-    """The variables of a search, and its source of counts.
+    """The variables of a search, its source of counts, and how it fuses graphs.
 
     Variables are in the order of their names, those of the result in the agreed order.
 
@@ -93,15 +93,17 @@ class Problem(ABC):
         The variables.
     counts : CountedTables
         The source of contingency tables.
+    fuse : callable
+        Returns the fusion of the parties' DAGs, given by party.
     num_rows, num_parties : int
         Rows of all parties together; parties.
-    known : Knowledge or None
+    knowledge : Knowledge or None
         The background knowledge.
-    masks : EdgeMasks or None
+    edge_limits : EdgeMasks or None
         Edges that it requires and allows, in a graph without hidden common causes.
     max_parents : int or None
         Largest number of parents of a variable.
-    turn : bool
+    turns_edges : bool
         Whether searches also turn edges.
     sample_size : float
         Weight of the prior of tables, in rows.
@@ -116,12 +118,13 @@ class Problem(ABC):
 
     names: tuple[str, ...]
     counts: CountedTables
+    fuse: Callable[[Mapping[str, Any]], Fusion]
     num_rows: int
     num_parties: int
-    known: Knowledge | None
-    masks: EdgeMasks | None
+    knowledge: Knowledge | None
+    edge_limits: EdgeMasks | None
     max_parents: int | None
-    turn: bool
+    turns_edges: bool
     sample_size: float
     cuts: Mapping[str, FloatArray]
     withheld: bool
@@ -158,9 +161,12 @@ class Problem(ABC):
         return terms_of(KINDS[score], self.sample_size, self.num_rows)
 
 
-class SumSearch(Part):
-    """Base of the searches: parts that return graphs of sums over the parties."""
+class GraphSearch(Part):
+    """Base of the searches: parts that return graphs."""
 
     def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
-        """Search with at most so many exchanges."""
+        """Search with at most so many exchanges, or one.
+
+        Where all were used before the search had ended, a graph's reason may be left empty.
+        """
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from flwr_causal.strategies.fedges.problem import MOST_CELLS, Problem
 from flwr_causal.strategies.fedges.searches import separation_tests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.fedges.options import FedGESOptions
     from flwr_causal.strategies.fedges.problem import Fitted, Found
@@ -52,26 +54,28 @@ class RunProblem(Problem):
         cls,
         agreement: Agreement,
         options: FedGESOptions,
+        fuse: Callable[..., Fusion],
         cuts: Mapping[str, FloatArray] | None = None,
     ) -> RunProblem:
-        """Return the problem of all rows of the parties."""
-        names, known = tuple(sorted(agreement.names)), options.known
+        """Return the problem of all rows of the parties, whose graphs ``fuse`` fuses."""
+        names, knowledge = tuple(sorted(agreement.names)), options.known
         sizes = [len(agreement.states[k]) for k in by_name(agreement.names)]
-        masks = known.masks(names) if known else None
-        if known and masks and options.hidden_causes:
+        edge_limits = knowledge.masks(names) if knowledge else None
+        if knowledge and edge_limits and options.hidden_causes:
             # A forbidden edge may stand for an effect through others.
-            masks = Ancestry.of(known, names).edges()
+            edge_limits = Ancestry.of(knowledge, names).edges()
         return cls(
             names=names,
             counts=CountedTables(
                 np.array(sizes, dtype=np.int64), secure=options.secure_aggregation
             ),
+            fuse=partial(fuse, names=names),
             num_rows=agreement.n,
             num_parties=agreement.num_parties,
-            known=known,
-            masks=masks,
+            knowledge=knowledge,
+            edge_limits=edge_limits,
             max_parents=options.max_parents,
-            turn=options.turn,
+            turns_edges=options.turn,
             sample_size=options.equivalent_sample_size,
             cuts=cuts or {},
             withheld=options.small_counts == "suppress",
@@ -85,7 +89,8 @@ class RunProblem(Problem):
         warnings = small_cell_warning(self.counts.small, agreement, options)
         if options.chosen_mode != "fusion" or options.asks_for_tables:
             warnings += two_party_warning(agreement)
-        reason = found.reason if over else ""
+        used_up = f"all of the {options.max_rounds} exchanges were used"
+        reason = (found.reason or used_up) if over else ""
         if options.hidden_causes:
             pag = found.pag or separation_tests(self, found, drawn=False).graph()
             graph = pag.reordered(agreement.names)

@@ -1,41 +1,42 @@
-"""FedGES's own rounds of fusion: as in Algorithm 1 (`paper`), with limits, and scores that choose.
+"""FedGES's own rounds of fusion, with limits, and with scores that choose among graphs.
 
-The search of mode "fusion", and of ``mode="scores", start="driven"`` after the search on sums.
+:class:`FixedRounds` are those of Algorithm 1 (:mod:`flwr_causal.strategies.fedges.paper`);
+:class:`DrivenRounds` search from two starts, and fuse at several shares.
 """
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.greedy_search import orient
-from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
+from flwr_causal.core.graphs.edge_lists import matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
 from flwr_causal.core.options import bounded
 from flwr_causal.core.parts import Part, all_but, words
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.problem import Found
+from flwr_causal.strategies.fedges.paper import REPEATED, FusedGraph, algorithm_1
+from flwr_causal.strategies.fedges.problem import Found, GraphSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
-    from flwr_causal.strategies.fedges.problem import Problem, Standing
+    from flwr_causal.strategies.fedges.paper import Graphs
+    from flwr_causal.strategies.fedges.problem import Fitted, Problem, Searched
 
-    Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
 
 
@@ -95,7 +96,7 @@ class FusedGraphs(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrivenRounds(Part):
+class Patience(Part):
     """Rounds in which the sum of the parties' scores chooses among starts.
 
     Parameters
@@ -116,7 +117,6 @@ RUN_AWAY = (
     "the parties' graphs grew to more than three edges a variable; a higher share of 'fusion' or "
     "start='driven' keeps them small"
 )
-REPEATED = "every party's graph is one that it had found before"
 
 #: Shares of the parties that the driven loop tries (ceil of the share times K of them).
 SHARES = (0.25, 0.35, 0.5, 0.65)
@@ -135,131 +135,58 @@ IMPROVEMENT = 1e-6
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A fused graph: the server's G, or one of those among which the parties' scores choose.
-
-    Parameters
-    ----------
-    dag : ndarray of bool, shape (d, d)
-    support : ndarray of float64, shape (d, d)
-        The share of the parties' transformed graphs that have each edge.
-    own : mapping of str to ndarray
-        By party its last graph. The graph of a party that failed in this round is an earlier one,
-        which was not fused.
-    label : str
-        Start and share, for the history.
-    """
-
-    dag: BoolArray
-    support: NDArray[np.float64]
-    own: Mapping[str, Edges]
-    label: str = ""
-
-    @cached_property
-    def edges(self) -> NDArray[np.uint16]:
-        """The edges of the DAG as they are sent, shape (m, 2)."""
-        return edges_of(self.dag)
-
-
-@dataclass(frozen=True)
 class Fuser:
-    """How graphs are fused.
+    """How graphs are fused, beside the paper's share of the parties: limits, and knowledge.
 
     Parameters
     ----------
-    names : tuple of str
-        The variables, sorted.
-    num_parties : int
     options : FusedGraphs
     fuse : callable
         Returns the fusion of the parties' DAGs, given by party.
-    masks : EdgeMasks, optional
+    edge_limits : EdgeMasks, optional
         The background knowledge: forbidden edges are removed from the fused graph, and required
         edges are added, after the limit ``max_fused_edges``.
-    begin : ndarray of bool, shape (d, d), optional
-        The DAG before the first round. Default: no edges but required ones.
     """
 
-    names: tuple[str, ...]
-    num_parties: int
     options: FusedGraphs
-    fuse: Callable[[Mapping[str, Edges]], Fusion]
-    masks: EdgeMasks | None = None
-    begin: BoolArray | None = None
+    fuse: Callable[[Graphs], Fusion]
+    edge_limits: EdgeMasks | None = None
 
-    def run_away(self, own: Mapping[str, Edges]) -> bool:
-        """Whether the parties' DAGs have too many edges for further rounds."""
-        total = sum(len(edges) for edges in own.values())
-        return total > RUNAWAY_EDGES * len(self.names) * len(own)
+    def first(self, d: int, begin: BoolArray | None = None) -> FusedGraph:
+        """Return the graph before the first round: without edges but required ones, or a DAG."""
+        dag = np.zeros((d, d), dtype=np.bool_) if begin is None else begin
+        if begin is None and self.edge_limits:
+            dag = self.edge_limits.required.copy()
+        return FusedGraph(dag, np.zeros((d, d)), {})
 
-    def candidate(
-        self, fusion: Fusion, share: str | float, own: Mapping[str, Edges], label: str = ""
-    ) -> Candidate:
+    def fused(self, graphs: Graphs, own: Graphs) -> FusedGraph:
+        """Return the fusion of a round's graphs, with the last graph of each party."""
+        return self.limited(self.fuse(graphs), self.options.share, own)
+
+    def limited(self, fusion: Fusion, share: str | float, own: Graphs) -> FusedGraph:
         """Return the edges that a share of the DAGs has, of too many those that most DAGs have."""
-        d = len(self.names)
-        kept = fusion.support >= needed(share, fusion.num_dags)
+        fused = FusedGraph.of(fusion, share, own)
         # Of edges that equally many DAGs have, those of the first variables are kept.
-        strongest = np.argsort(-fusion.support[kept], kind="stable")[: self.options.max_fused_edges]
-        dag = matrix_of(fusion.edges[kept][strongest], d)
-        if self.masks:
-            dag = dag & self.masks.allowed | self.masks.required
-        support = np.zeros((d, d))
-        support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
-        return Candidate(dag, support, own, label)
+        order = np.argsort(-fused.support[fused.dag], kind="stable")
+        dag = matrix_of(fused.edges[order[: self.options.max_fused_edges]], len(fused.dag))
+        if self.edge_limits:
+            dag = dag & self.edge_limits.allowed | self.edge_limits.required
+        return FusedGraph(dag, fused.support, own)
 
-    def fused(self, graphs: Mapping[str, Edges], before: Candidate) -> Candidate:
-        """Return the fusion of a round's graphs, given the candidate that the parties were sent.
-
-        A party that failed in this round keeps its graph of the round before.
-        """
-        own = {**before.own, **graphs}
-        return self.candidate(self.fuse(graphs), self.options.share, own)
-
-    def found(self, candidate: Candidate, reason: str) -> Found:
+    def found(self, fused: FusedGraph, reason: str = "") -> Found:
         """Return the class of a fused graph."""
-        marks = cpdag(candidate.dag)
-        if self.masks:
-            directed = orient(marks, self.masks)
+        marks = cpdag(fused.dag)
+        if self.edge_limits:
+            directed = orient(marks, self.edge_limits)
             assert directed is not None
             marks = meek(directed)
-        return Found(marks, candidate.dag, reason, candidate.support)
-
-    def first(self) -> Candidate:
-        """Return the graph before the first round."""
-        d = len(self.names)
-        dag = np.zeros((d, d), dtype=np.bool_) if self.begin is None else self.begin
-        if self.begin is None and self.masks:
-            dag = self.masks.required.copy()
-        return Candidate(dag, np.zeros((d, d)), {})
+        return Found(marks, fused.dag, reason, fused.support)
 
 
-class Seen:
-    """The graphs that each party has found so far."""
-
-    def __init__(self) -> None:
-        self._graphs: dict[str, set[bytes]] = {}
-
-    def repeated(self, graphs: Mapping[str, Edges]) -> bool:
-        """Whether each party's graph is one that it had found before; note those of this round."""
-        texts = {party: edges.tobytes() for party, edges in graphs.items()}
-        repeated = all(text in self._graphs.get(party, ()) for party, text in texts.items())
-        for party, text in texts.items():
-            self._graphs.setdefault(party, set()).add(text)
-        return repeated
-
-
-def asked(
-    exchange: Exchange,
-    current: Candidate,
-    values: dict[str, Any],
-    so_far: Callable[[], Result] | None,
-) -> Ask:
-    """Send the fused graph and each party's own last one."""
-    # A party without a graph of its own (in the first round, or after failures) gets no edges.
-    nothing = np.zeros((0, 2), dtype=np.uint16)
-    own = {party: {"own": edges} for party, edges in current.own.items()}
-    sent = {"received": current.edges, "own": nothing, **values}
-    return Ask(exchange, sent, own, so_far=so_far)
+def run_away(graphs: Graphs, d: int) -> str:
+    """Return `RUN_AWAY` if the parties' DAGs have too many edges for further rounds, else ""."""
+    total = sum(len(edges) for edges in graphs.values())
+    return RUN_AWAY if total > RUNAWAY_EDGES * d * len(graphs) else ""
 
 
 @dataclass(frozen=True)
@@ -268,12 +195,12 @@ class Best:
 
     Parameters
     ----------
-    candidate : Candidate
+    fused : FusedGraph
     scores : mapping of str to float
         By party; empty before the first.
     """
 
-    candidate: Candidate
+    fused: FusedGraph
     scores: Scores = field(default_factory=dict)
 
     def beaten_by(self, scores: Scores) -> bool:
@@ -290,7 +217,7 @@ class Judged(NamedTuple):
 
     Parameters
     ----------
-    chosen : Candidate
+    chosen : FusedGraph
         Of those that were proposed in this round.
     best : Best
         Of all rounds.
@@ -298,56 +225,60 @@ class Judged(NamedTuple):
         Whether the best graph is that of this round.
     """
 
-    chosen: Candidate
+    chosen: FusedGraph
     best: Best
     better: bool
 
 
 def _proposed(
-    fuser: Fuser,
-    current: Candidate,
-    best: Best,
-    replies: Replies,
-) -> tuple[Candidate, ...]:
-    """Fuse both sets of graphs at every share; return the graphs that differ."""
-    given = fuser.options.fusion
-    shares = (given,) if given not in (None, "min-cut") else shares_for(fuser.num_parties)
+    fuser: Fuser, shares: Sequence[str | float], current: FusedGraph, best: Best, replies: Replies
+) -> dict[str, FusedGraph]:
+    """Fuse both sets of graphs at every share; return those that differ, by start and share."""
     starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
-    candidates: list[Candidate] = []
-    for label, edges in starts.items():
-        if fuser.run_away(edges):
+    candidates: dict[str, FusedGraph] = {}
+    for start, graphs in starts.items():
+        if run_away(graphs, len(current.dag)):
             continue
-        fusion = fuser.fuse(edges)
-        own = {**current.own, **edges}
+        fusion = fuser.fuse(graphs)
+        own = {**current.own, **graphs}
         levels = {needed(share, fusion.num_dags): share for share in shares}
-        candidates += [
-            fuser.candidate(fusion, share, own, f"{label} {share}") for share in levels.values()
-        ]
+        for share in levels.values():
+            candidates[f"{start} {share}"] = fuser.limited(fusion, share, own)
     if not best.scores:
         # In the first round the graph before it is a candidate too.
-        candidates.append(best.candidate)
-    different = {candidate.dag.tobytes(): candidate for candidate in reversed(candidates)}
-    return tuple(reversed(different.values()))
+        candidates[""] = best.fused
+    first_label = {fused.dag.tobytes(): label for label, fused in reversed(candidates.items())}
+    return {label: candidates[label] for label in reversed(first_label.values())}
 
 
 def judged_by_parties(
-    proposed: Sequence[Candidate], best: Best, so_far: Callable[[], Result]
+    proposed: Mapping[str, FusedGraph], best: Best, so_far: Callable[[], Result]
 ) -> Generator[Step, Any, Judged]:
-    """Let the parties score proposed graphs; choose the one with the highest sum of scores."""
-    lists = [candidate.edges for candidate in proposed]
-    lengths = np.array([len(edges) for edges in lists], dtype=np.int64)
-    values = {"edges": np.concatenate(lists), "lengths": lengths}
+    """Let the parties score proposed graphs; choose the one with the highest sum of scores.
+
+    Parameters
+    ----------
+    proposed : mapping of str to FusedGraph
+        By start and share, for the history.
+    best : Best
+        Of the rounds before.
+    so_far : callable
+        As of :class:`~flwr_causal.runtime.algorithm.Ask`.
+    """
+    labels, graphs = list(proposed), list(proposed.values())
+    lengths = np.array([len(fused.edges) for fused in graphs], dtype=np.int64)
+    values = {"edges": np.concatenate([fused.edges for fused in graphs]), "lengths": lengths}
     replies = yield Ask(JUDGE, values, so_far=so_far)
     totals = np.sum(replies.list("scores"), axis=0)
     index = _first_best(totals)
-    chosen = proposed[index]
+    chosen = graphs[index]
     scores = {name: float(values[index]) for name, values in replies.of("scores").items()}
     better = best.beaten_by(scores)
     yield Note(
         {
             "num_edges": int(chosen.dag.sum()),
             "score": float(totals[index]),
-            "chosen": chosen.label,
+            "chosen": labels[index],
         }
     )
     return Judged(chosen, Best(chosen, scores) if better else best, better)
@@ -358,112 +289,99 @@ def _first_best(totals: NDArray[np.float64]) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedRounds(FusedGraphs):
-    """Rounds from one start."""
+class FixedRounds(FusedGraphs, GraphSearch):
+    """Rounds from one start, as in Algorithm 1.
+
+    With ``keep="best"`` the parties also score the graph that they receive; the best one has the
+    highest sum of scores.
+    """
+
+    def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
+        """Fuse the parties' graphs round by round, and return the best graph, or the last one."""
+        d = len(problem.names)
+        fuser = Fuser(self, problem.fuse, problem.edge_limits)
+        first = fuser.first(d)
+        judges = self.keep != "last"
+        best, judged = Best(first), 0
+
+        def found(fused: FusedGraph, reason: str = "") -> Found:
+            # In the first round the parties have scored the graph before it only.
+            return fuser.found(best.fused if judged > 1 else fused, reason)
+
+        def search(fused: FusedGraph) -> Generator[Step, Any, Graphs]:
+            nonlocal best, judged
+            so_far = partial(problem.result, found(fused)) if fused.own else None
+            exchange = JUDGED_GRAPH if judges else GRAPH
+            replies: Replies = yield fused.asked(exchange, so_far, start=self.chosen_start)
+            if judges:
+                scores = {party: float(score) for party, score in replies.of("score").items()}
+                judged += 1
+                if best.beaten_by(scores):
+                    best = Best(fused, scores)
+            return replies.of("edges")
+
+        fused, reason, taken = yield from algorithm_1(
+            first, search, fuser.fused, most, partial(run_away, d=d)
+        )
+        if judges and reason == REPEATED:
+            if taken >= most:
+                return (found(fused),), taken
+            so_far = partial(problem.result, found(fused))
+            best = (yield from judged_by_parties({"": fused}, best, so_far)).best
+            return (fuser.found(best.fused, reason),), taken + 1
+        return (found(fused, reason),), taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrivenRounds(Patience, FusedGraphs, GraphSearch):
+    """Rounds from both starts, among which the parties' scores choose.
+
+    The option ``fusion`` is the share of the parties that keeps an edge (default, and for
+    "min-cut": several). A round takes two exchanges.
+    """
 
     def run(
-        self,
-        problem: Problem,
-        most: int,
-        fuse: Callable[[Mapping[str, Edges]], Fusion],
-        standing: Standing,
-        begin: BoolArray | None = None,
-    ) -> Generator[Step, Any, tuple[Found, int]]:
-        """Fuse the parties' graphs round by round.
+        self, problem: Problem, most: int, after: Fitted | None = None
+    ) -> Generator[Step, Any, Searched]:
+        """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
 
         Parameters
         ----------
         problem : Problem
         most : int
             Largest number of exchanges.
-        fuse, begin
-            As of :class:`Fuser`.
-        standing : callable
-            Returns what stands if the run ends with a graph so far.
-
-        Returns
-        -------
-        found : Found
-            Without a reason if the exchanges were used up.
-        taken : int
-            How many exchanges it has taken.
+        after : Fitted, optional
+            The graph from which the rounds start, which stands if the run ends in them. Default: no
+            edges but required ones.
         """
-        names, parties = problem.names, problem.num_parties
-        fuser = Fuser(names, parties, self, fuse, problem.masks, begin)
-        return (yield from self._rounds(fuser, most, standing))
-
-    def _rounds(
-        self, fuser: Fuser, most: int, standing: Standing
-    ) -> Generator[Step, Any, tuple[Found, int]]:
-        """Fuse the parties' graphs round by round, and return the best graph, or the last one.
-
-        With ``keep="best"`` the parties also score the graph that they receive; the best one has
-        the highest sum of scores. As in Algorithm 1 it ends where no party's graph is new.
-        """
-        judges = self.keep != "last"
-        exchange = JUDGED_GRAPH if judges else GRAPH
-        current = fuser.first()
-        best, so_far = Best(current), None
-        seen = Seen()
-        for taken in itertools.count(1):
-            replies = yield asked(exchange, current, {"start": self.chosen_start}, so_far)
-            graphs = replies.of("edges")
-            scores = {party: float(score) for party, score in replies.of("score").items()}
-            # In the first round the parties have scored the graph without edges only.
-            judged = bool(best.scores)
-            if not judges or best.beaten_by(scores):
-                best = Best(current, scores)
-            if fuser.run_away(graphs):
-                return fuser.found(best.candidate, RUN_AWAY), taken
-            fused = fuser.fused(graphs, current)
-            yield Note({"num_edges": int(fused.dag.sum())})
-            repeated = seen.repeated(graphs)
-            found = fuser.found(best.candidate if judged else fused, "")
-            if repeated and not judges:
-                return found._replace(reason=REPEATED), taken
-            if taken >= most:
-                return found, taken
-            so_far = partial(standing, found)
-            if repeated:
-                best = (yield from judged_by_parties((fused,), best, so_far)).best
-                return fuser.found(best.candidate, REPEATED), taken + 1
-            current = fused
-        raise AssertionError("unreachable")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrivenSearch(DrivenRounds, FixedRounds):
-    """Rounds from both starts, among which the parties' scores choose."""
-
-    def _rounds(
-        self, fuser: Fuser, most: int, standing: Standing
-    ) -> Generator[Step, Any, tuple[Found, int]]:
-        """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
-
-        The option ``fusion`` is the share of the parties that keeps an edge (default, and for
-        "min-cut": several). A round takes two exchanges.
-        """
-        current = fuser.first()
+        fuser = Fuser(self, problem.fuse, problem.edge_limits)
+        given = self.fusion
+        shares = (given,) if given not in (None, "min-cut") else shares_for(problem.num_parties)
+        current = fuser.first(len(problem.names), after.found.dag if after else None)
         best, since, so_far = Best(current), 0, None
+
+        def standing(found: Found) -> Callable[[], Result]:
+            return partial(problem.result, *((after.found, after) if after else (found,)))
+
         for taken in itertools.count(1, 2):
-            replies = yield asked(GRAPHS, current, {}, so_far)
-            proposed = _proposed(fuser, current, best, replies)
+            replies = yield current.asked(GRAPHS, so_far)
+            proposed = _proposed(fuser, shares, current, best, replies)
             yield Note({"candidates": len(proposed)})
             if not proposed:
-                return fuser.found(best.candidate, RUN_AWAY), taken
+                return (fuser.found(best.fused, RUN_AWAY),), taken
             # The result if this was the last exchange, so that the candidates get no scores.
-            unjudged = fuser.found(
-                best.candidate if best.scores else proposed[len(proposed) // 2], ""
-            )
+            middle = list(proposed.values())[len(proposed) // 2]
+            unjudged = fuser.found(best.fused if best.scores else middle)
             if taken >= most:
-                return unjudged, taken
-            judged = yield from judged_by_parties(proposed, best, partial(standing, unjudged))
+                return (unjudged,), taken
+            judged = yield from judged_by_parties(proposed, best, standing(unjudged))
             current, best = judged.chosen, judged.best
             since = 0 if judged.better else since + 1
-            found = fuser.found(best.candidate, "")
+            found = fuser.found(best.fused)
             if since >= self.patience:
-                return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
+                reason = f"no better graph in {since} rounds"
+                return (found._replace(reason=reason),), taken + 1
             if taken + 1 >= most:
-                return found, taken + 1
-            so_far = partial(standing, found)
+                return (found,), taken + 1
+            so_far = standing(found)
         raise AssertionError("unreachable")

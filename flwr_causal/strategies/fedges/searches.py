@@ -39,8 +39,8 @@ from flwr_causal.strategies.fedges.problem import (
     USED_UP,
     Fitted,
     Found,
+    GraphSearch,
     Searched,
-    SumSearch,
 )
 
 if TYPE_CHECKING:
@@ -220,25 +220,25 @@ def search_of(
         gains,
         problem.names,
         start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
-        knowledge=problem.masks,
+        knowledge=problem.edge_limits,
         max_parents=problem.max_parents,
         pairs=pairs,
     )
     search.families = gains.families
-    search.run(turn=problem.turn)
+    search.run(turn=problem.turns_edges)
     gains.take_back(search.families)
     return Found(search.marks, search.dag, USED_UP if known_only else ENDED, score=score)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredSearch(SumSearch):
+class ScoredSearch(GraphSearch):
     """Gains of edges, as sums over the parties.
 
     After a search on likelihoods one on counts refines the graph, without further adjacencies.
 
     Parameters
     ----------
-    score : str
+    chosen_score : str
         Of the first search; "bdeu": the sum of the parties' own scores.
     refined_by : tuple of str
         The scores of the search on counts; empty: there is none.
@@ -248,14 +248,16 @@ class ScoredSearch(SumSearch):
     remedies: ClassVar[tuple[tuple[str, str], ...]] = (("pooled", "mode='exact'"),)
     gives = all_but("pooled", "sample")
 
-    score: str
+    chosen_score: str
     refined_by: tuple[str, ...]
 
     def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
         """Search on sums of the parties' gains."""
-        if self.score == "bdeu":
-            return (yield from searched(problem, own_scores(problem, self.score), most))
-        gains = likelihoods(problem, self.score, SCREENING_NOISE if self.refined_by else NOISE)
+        if self.chosen_score == "bdeu":
+            return (yield from searched(problem, own_scores(problem, self.chosen_score), most))
+        gains = likelihoods(
+            problem, self.chosen_score, SCREENING_NOISE if self.refined_by else NOISE
+        )
         (found,), taken = yield from searched(problem, gains, most)
         if found.reason != ENDED or not self.refined_by or problem.seen:
             return (found,), taken
@@ -267,22 +269,23 @@ class ScoredSearch(SumSearch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PooledSearch(SumSearch):
+class PooledSearch(GraphSearch):
     """GES on contingency tables of the rows of all parties.
 
     Parameters
     ----------
-    score : str
+    chosen_score : str
+        Of the search.
     """
 
     text = "mode='exact', whose sums are over all parties"
     gives = all_but("sample")
 
-    score: str
+    chosen_score: str
 
     def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
         """Search on contingency tables."""
-        return (yield from searched(problem, GainsFromTables(problem, (self.score,)), most))
+        return (yield from searched(problem, GainsFromTables(problem, (self.chosen_score,)), most))
 
 
 # -- hidden common causes ------------------------------------------------------------------------
@@ -350,7 +353,7 @@ def separation_tests(problem: Problem, found: Found, *, drawn: bool) -> Separati
         found.dag,
         problem.cardinalities,
         problem.num_rows,
-        problem.known,
+        problem.knowledge,
         drawn=drawn,
     )
 

@@ -45,6 +45,7 @@ from flwr_causal.sources.own_circuits import (
     joint_domain,
     own_circuits,
     own_domain,
+    splits_by_class,
 )
 
 if TYPE_CHECKING:
@@ -135,9 +136,7 @@ class FedPCClient(ColumnsClient):
         """Train circuits of the party's own."""
         options, domain = self.options, self._own_domain(asked)
         weights, central = LOCAL_OF[asked.exchange.name]
-        # With LearnSPN and weights by counts clusters are not split by the class, as in the paper.
-        paper = self._own_learner == "spn" and weights == "counts"
-        split = self._target is not None and self._target in domain.names and not paper
+        split = self._target in domain.names and splits_by_class(self._own_learner, weights)
         reply, circuits = own_circuits(
             asked,
             self._domain(asked).names,

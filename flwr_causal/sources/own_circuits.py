@@ -348,6 +348,14 @@ def own_circuits(
     return reply, trained.circuits
 
 
+def splits_by_class(learner: str, weights: str) -> bool:
+    """Whether clusters are split by the class; they are not in the paper.
+
+    The paper is LearnSPN with weights by counts, also where a node config names the learner.
+    """
+    return (learner, weights) != ("spn", "counts")
+
+
 class NamedLearner(NamedTuple):
     """The learner of a name, for any group of the party's columns.
 

@@ -67,12 +67,31 @@ def _find(name):
             found = import_module(".".join(parts[:number]))
 
 
+def described(page):
+    """The names that a page of the reference describes."""
+    return re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.M)
+
+
 def test_the_reference_describes_each_name_once():
     """A second place is an error of ``mkdocs build --strict``."""
-    named = [
-        name
-        for page in ROOT.glob("docs/reference/*.md")
-        for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.M)
-    ]
+    named = [name for page in ROOT.glob("docs/reference/*.md") for name in described(page)]
     assert len(named) > 50
     assert sorted(named) == sorted(set(named))
+    for name in named:
+        _find(name)
+
+
+def test_the_table_of_algorithms_names_the_modules_that_the_page_describes():
+    """A name without a package is in that of the name before it."""
+    page = ROOT / "docs/reference/algorithms.md"
+    named = set()
+    for cell in re.findall(r"^\|.*\| (`core\..*) \|$", page.read_text(encoding="utf-8"), re.M):
+        package = ""
+        for name in re.findall(r"`([\w.]+)`", cell):
+            if name.startswith("core."):
+                package = name.rpartition(".")[0]
+            else:
+                name = f"{package}.{name}"
+            import_module(f"flwr_causal.{name}")
+            named.add(f"flwr_causal.{name}")
+    assert named == set(described(page))

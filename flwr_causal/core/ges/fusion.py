@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     Edges = NDArray[np.integer[Any]]
     Bits = NDArray[np.uint64]
 
-#: The shares that words stand for, rounded down. "min-cut" is a fusion of its own, see `min_cut`.
+#: The shares that words stand for, rounded down. "min-cut" is a fusion of its own, see
+#: :mod:`flwr_causal.core.ges.min_cut`.
 NAMED_SHARES = {"union": 0.0, "c25": 0.25, "c50": 0.5, "min-cut": 0.5}
 
 

@@ -57,8 +57,8 @@ def ges(
         Categories (texts, whole numbers, booleans) for the discrete scores; numbers, or their
         moments, for "gaussian-bic". Rows may repeat; a ``DiscreteTable`` may weigh them.
     score : {"bdeu", "bic", "qnml", "gaussian-bic"}, default "bdeu"
-        BDeu is the paper's (Torrijos et al. 2024). See `flwr_causal.core.discrete.scores`, and
-        `flwr_causal.core.ges.moment_gains` for "gaussian-bic".
+        BDeu is the paper's (Torrijos et al. 2024). See :mod:`flwr_causal.core.discrete.scores`, and
+        :mod:`flwr_causal.core.ges.moment_gains` for "gaussian-bic".
     equivalent_sample_size : float, default 1.0
         Weight of the BDeu prior in rows; 1 in the authors' program.
     start : CausalGraph or array of shape (d, d), optional

@@ -1,26 +1,29 @@
 """FedGES (Torrijos, Gamez & Puerta 2024): the strategy.
 
-The paper's algorithm is in `paper`. :meth:`FedGES.train` takes these steps, with the exchanges
-(:mod:`flwr_causal.protocol.fedges`) in this order:
+The paper's algorithm is in :mod:`flwr_causal.strategies.fedges.paper`. The options choose the
+search, by :data:`flwr_causal.strategies.fedges.options.ROWS`. :meth:`FedGES.train` takes these
+steps, with the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
 
 1. Numbers are cut into intervals (``CUTS``).
-2. The source of counts: sums of contingency tables (`counts`); of rows with missing cells those of
-   seen columns, then of rows that are completed by the network found; where parties hold different
-   columns tables of the joined rows (`joined`: ``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``).
+2. The source of counts: sums of contingency tables (:mod:`flwr_causal.strategies.fedges.counts`);
+   of rows with missing cells those of seen columns, then of rows that are completed by the network
+   found; where parties hold different columns tables of the joined rows
+   (:mod:`flwr_causal.strategies.fedges.joined`: ``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``).
 3. The search, by gains of edges:
 
    - ``variant="paper"``: Algorithm 1, rounds of local searches and fusions (``GRAPH``).
    - "scores", the default: GES at the server, on sums of the parties' gains in log-likelihood
      (``LIKELIHOODS``, until no gain is unknown), then on contingency tables of the columns that the
-     found graph joins (``COUNTS``; `searches.ScoredSearch`, with qNML, BDeu and BIC).
-   - "exact": GES at the server on contingency tables (``COUNTS``; `searches.PooledSearch`).
+     found graph joins (``COUNTS``), with qNML, BDeu and BIC.
+   - "exact": GES at the server on contingency tables (``COUNTS``).
    - "fusion": rounds of fusion, in which the sum of the parties' scores chooses among graphs
-     (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``; `rounds`).
+     (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``).
 
 4. Tables of the graphs that were found, by which the one with the highest held-out likelihood is
-   chosen (``FIT``; `searches.fit`).
+   chosen (``FIT``; :func:`flwr_causal.strategies.fedges.searches.fit`).
 5. With ``mode="scores", start="driven"``: rounds of fusion from that graph, and its tables. With
-   ``hidden_causes``: tables of tests of independence (``COUNTS``; `searches.HiddenStates`).
+   ``hidden_causes``: tables of tests of independence (``COUNTS``;
+   :class:`flwr_causal.strategies.fedges.searches.HiddenStates`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ class SearchRow(NamedTuple):
 
 
 #: Which search a run has: that of the first row whose condition holds. With ``hidden_causes`` tests
-#: follow (`HiddenStates`); over different columns `JoinedCounts` searches instead.
+#: follow (:class:`~flwr_causal.strategies.fedges.searches.HiddenStates`); over different columns
+#: :class:`~flwr_causal.strategies.fedges.joined.JoinedCounts` searches instead.
 ROWS = (
     SearchRow(When(variant="paper"), "fusion", "bdeu", PaperRounds),
     SearchRow(EXACT, "exact", "bic", PooledSearch),

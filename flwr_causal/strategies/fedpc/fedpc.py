@@ -1,10 +1,11 @@
 """FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
 
-The paper's algorithm is in `paper`. Three strategies stand behind one
-name: sums over rows (`sums`), counts of triples of states (`triples`), and circuits of each party
-that are composed (`one_pass`, `paper`). `plan.ROWS` chooses among them, by the options and by who
-holds which columns. `FedPC.train` takes these steps, with the
-exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
+The paper's algorithm is in :mod:`flwr_causal.strategies.fedpc.paper`. Three strategies stand behind
+one name: sums over rows (:mod:`~flwr_causal.strategies.fedpc.sums`), counts of triples of states
+(:mod:`~flwr_causal.strategies.fedpc.triples`), and circuits of each party that are composed
+(:mod:`~flwr_causal.strategies.fedpc.one_pass`). :data:`flwr_causal.strategies.fedpc.plan.ROWS`
+chooses among them, by the options and by who holds which columns. :meth:`FedPC.train` takes these
+steps, with the exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
 
 1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
 2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and, by
@@ -210,7 +211,9 @@ class FedPC(CausalStrategy):
         )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Steps:
-        """Train a circuit over the parties' columns; `plan_of` chooses the training.
+        """Train a circuit over the parties' columns.
+
+        :func:`~flwr_causal.strategies.fedpc.plan.plan_of` chooses the training.
 
         Yields
         ------

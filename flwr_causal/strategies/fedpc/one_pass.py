@@ -1,9 +1,9 @@
 """FedPC in one pass: parties train circuits of their own, which are composed by Algorithm 1.
 
-The weights are the paper's, by numbers of rows (`paper`), or our own: by the classes of all rows,
-or by EM on the log densities of the rows that all parties have. Our weights keep more of the
-dependence between columns that no party holds together. `recalled` asks for the circuits of an
-earlier run instead, which the parties have kept.
+The weights are the paper's, by numbers of rows (:mod:`flwr_causal.strategies.fedpc.paper`), or our
+own: by the classes of all rows, or by EM on the log densities of the rows that all parties have.
+Our weights keep more of the dependence between columns that no party holds together. `recalled`
+asks for the circuits of an earlier run instead, which the parties have kept.
 """
 
 from __future__ import annotations

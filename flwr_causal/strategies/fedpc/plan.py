@@ -1,7 +1,8 @@
 """What a run of FedPC trains: one table of three strategies, and the plan that follows from it.
 
 `ROWS` is the table, which docs/fedpc.md shows; `plan_of` applies it to the options, to who holds
-which columns (`holdings`), and to what the parties have agreed on.
+which columns (:mod:`flwr_causal.strategies.fedpc.holdings`), and to what the parties have agreed
+on.
 """
 
 from __future__ import annotations
@@ -398,7 +399,7 @@ def plan_of(options: FedPCOptions, agreement: Agreement) -> CircuitPlan:
     ----------
     options : FedPCOptions
     agreement : Agreement
-        Its ``noted`` are the `Holdings`.
+        Its ``noted`` are the :class:`~flwr_causal.strategies.fedpc.holdings.Holdings`.
 
     Raises
     ------

@@ -23,10 +23,9 @@ from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
-from flwr_causal.strategies.fedges.counts import CountedTables
 from flwr_causal.strategies.fedges.fedges import DRIVEN
 from flwr_causal.strategies.fedges.paper import FusedGraph
-from flwr_causal.strategies.fedges.problem import Found
+from flwr_causal.strategies.fedges.problem import CountedTables, Found
 from flwr_causal.strategies.fedges.rounds import Best, Fuser, shares_for
 from flwr_causal.strategies.fedges.searches import chosen
 

@@ -5,7 +5,8 @@ search, by :data:`flwr_causal.strategies.fedges.options.ROWS`. :meth:`FedGES.tra
 steps, with the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
 
 1. Numbers are cut into intervals (``CUTS``).
-2. The source of counts: sums of contingency tables (:mod:`flwr_causal.strategies.fedges.counts`);
+2. The source of counts: sums of contingency tables
+   (:class:`flwr_causal.strategies.fedges.problem.CountedTables`);
    of rows with missing cells those of seen columns, then of rows that are completed by the network
    found; where parties hold different columns tables of the joined rows
    (:mod:`flwr_causal.strategies.fedges.joined`: ``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``).

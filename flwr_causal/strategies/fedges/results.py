@@ -15,8 +15,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.rules import Ancestry
 from flwr_causal.core.words import by_name
 from flwr_causal.runtime.algorithm import Result
-from flwr_causal.strategies.fedges.counts import CountedTables
-from flwr_causal.strategies.fedges.problem import MOST_CELLS, Problem
+from flwr_causal.strategies.fedges.problem import MOST_CELLS, CountedTables, Problem
 from flwr_causal.strategies.fedges.searches import separation_tests
 
 if TYPE_CHECKING:

@@ -20,6 +20,10 @@ from flwr_causal.protocol import records
 from flwr_causal.runtime import loop
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES, run
+from flwr_causal.strategies.fedges.options import ROWS
+from flwr_causal.strategies.fedges.paper import PaperRounds
+from flwr_causal.strategies.fedges.rounds import DrivenRounds, FixedRounds
+from flwr_causal.strategies.fedges.searches import PooledSearch, ScoredSearch
 
 TABLES, _ = make_tables(d=7, n=700, parties=4, seed=2)
 MODES = {
@@ -310,6 +314,21 @@ def test_the_mode_that_is_chosen(options, mode):
     assert strategy.options.asks_for_tables == (mode != "fusion")
     assert FedGES(**options, parameters=True).options.asks_for_tables
     assert not FedGES(**options, parameters=False).options.asks_for_tables
+
+
+def test_each_row_of_the_table_of_searches_is_chosen():
+    found = [
+        ({"variant": "paper"}, PaperRounds, None),
+        ({"mode": "exact"}, PooledSearch, None),
+        ({"mode": "scores", "start": "driven"}, ScoredSearch, DrivenRounds),
+        ({}, ScoredSearch, None),
+        ({"mode": "fusion"}, DrivenRounds, None),
+        ({"start": "fuse"}, FixedRounds, None),
+    ]
+    rows = [FedGES(**options).options.row for options, *_ in found]
+    assert [(row.search, row.then) for row in rows] == [tuple(classes) for _, *classes in found]
+    assert rows == list(ROWS)
+    assert FedGES(keep="last").options.row == ROWS[-1]
 
 
 def test_the_scores_that_are_searched_by():

@@ -101,7 +101,7 @@ class GuaranteeEntry(TypedDict):
     estimated_scales: list[str]
 
 
-class ColumnEntry(TypedDict, total=False):
+class StoredColumn(TypedDict, total=False):
     """What is known of a column: its kind; and mean and standard deviation over all rows."""
 
     kind: str
@@ -174,7 +174,7 @@ class AboutEntry(TypedDict, total=False):
 #: The forms of the entries of ``run.json`` that reports look into, and of the history.
 FORMS: dict[str, Any] = {
     "about": AboutEntry,
-    "columns": dict[str, ColumnEntry],
+    "columns": dict[str, StoredColumn],
     "failures": list[FailureEntry],
     "history": list[ExchangeEntry],
     "influence": dict[str, Change],

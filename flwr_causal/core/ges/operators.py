@@ -53,9 +53,10 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
 
-# A node with more operators of one kind than this cannot be searched: their number doubles with
-# each further neighbour.
-MOST_CLIQUES = 1 << 20
+# A node with more cliques of neighbours than this cannot be searched: their number doubles with
+# each further neighbour that is joined to all others, and so do memory and time. A clique of 17
+# nodes takes two minutes and 2 GB.
+MOST_CLIQUES = 1 << 16
 
 #: Results of :func:`choose` beside FULL: an operator, missing gains, or which array is too short.
 CHOSEN, MISSING, NO_ROWS, NO_CLIQUES, NO_BLOCKED = 0, -1, -3, -4, -5

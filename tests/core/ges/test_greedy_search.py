@@ -409,7 +409,7 @@ def test_all_small_graphs_are_found_from_the_exact_covariances():
 
 
 def test_a_graph_too_dense_to_search_is_refused():
-    d = 24
+    d = 19
     table = random_table(d, 60, 0, states=(2, 3))
     complete = np.triu(np.ones((d, d), dtype=bool), 1)
     search = Search(graph_of(complete), TableGains(table), empty_families(d))

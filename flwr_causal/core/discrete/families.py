@@ -109,7 +109,7 @@ def find(families: Families, owner: Integer, members: IntArray, size: Integer) -
         value ^= np.uint64(members[k]) + np.uint64(0x7F4A7C15)
         value *= np.uint64(0xBF58476D1CE4E5B9)
         value ^= value >> np.uint64(29)
-    slot = np.int64(value >> np.uint64(1)) % len(slots)
+    slot: Integer = np.int64(value >> np.uint64(1)) % len(slots)
     while slots[slot] != 0:
         row = slots[slot] - 1
         if owners[row] == owner and sizes[row] == size:

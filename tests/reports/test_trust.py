@@ -185,6 +185,7 @@ def test_columns_that_are_seldom_seen_together_are_named():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_most_runs_of_many_errors_say_so_and_few_of_right_graphs():
     """Seeds that chose no limit; docs/how_to/interpret.md has the figures of more of them."""
     kinds = ("clean", "renamed", "redrawn", "large", "skewed", "mistyped", "zeros")

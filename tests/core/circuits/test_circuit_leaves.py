@@ -97,7 +97,7 @@ def test_elliptical_densities_are_those_of_scipy():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dof", [np.inf, 3.5])
+@pytest.mark.parametrize("dof", [pytest.param(np.inf, marks=pytest.mark.nightly), 3.5])
 def test_two_transformed_numbers_against_quadrature(dof):
     rng = np.random.default_rng(2)
     leaf = random_elliptical(rng, (2, 5), dof)

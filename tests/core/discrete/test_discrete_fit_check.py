@@ -37,6 +37,7 @@ def test_g_is_the_sum_over_strata():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_tests_are_calibrated_and_find_a_missing_edge():
     rng = np.random.default_rng(1)
     wrong = found = 0

@@ -170,6 +170,7 @@ def counted(network, n, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_standard_error_is_that_of_draws_from_the_tables_posterior():
     model = counted(smoking(), 300, seed=2)
     found = model.contrast("smoking", "cancer", "yes", state="yes", reference="no")
@@ -280,6 +281,7 @@ def test_tables_that_are_too_large_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_cover_the_true_contrast():
     """Half of the 600 fits are of 400 rows, the others of 1500."""
     network = smoking()

@@ -442,7 +442,9 @@ def test_bad_means():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "seeds"), [(10, range(3)), (20, range(1))])
+@pytest.mark.parametrize(
+    ("d", "seeds"), [(10, range(3)), pytest.param(20, range(1), marks=pytest.mark.nightly)]
+)
 def test_as_good_as_pooled_notears_in_at_most_16_exchanges(d, seeds):
     apart, pooled = [], []
     for seed in seeds:

@@ -147,12 +147,10 @@ def more_room(room: OperatorRoom, status: Integer) -> OperatorRoom:
     return room_for(room.wanted.shape[1], len(room.rows), 2 * len(room.cliques))
 
 
+@compiled_in_place
 def exceeds(gain: float, other: float) -> bool:
     """Whether a gain is larger than another one, which is not negative, by more than rounding."""
     return gain > other + (TIE * gain if TIE * gain > GAIN_TIE else GAIN_TIE)
-
-
-_exceeds = compiled_inside(exceeds)
 
 
 @compiled_in_place
@@ -211,7 +209,7 @@ def choose(
                 return MISSING, count
             y, highest = none, 0.0
             for node in range(d):
-                if _exceeds(best.gains[node], highest):
+                if exceeds(best.gains[node], highest):
                     y, highest = node, best.gains[node]
             if y < 0 or not insert:
                 return CHOSEN, y
@@ -312,7 +310,7 @@ def choose(
                         continue
                     if not insert:
                         gain = -gain
-                    if _exceeds(gain, best.gains[y]) and _permitted(best, banned, y, x, row):
+                    if exceeds(gain, best.gains[y]) and _permitted(best, banned, y, x, row):
                         best.gains[y] = gain
                         best.others[y] = x
                         best.rows[y] = row

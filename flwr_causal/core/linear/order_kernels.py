@@ -371,8 +371,7 @@ def _enter(
     room.parents[size] = slot
     # A parent is no candidate any more.
     for place in range(begin, room.start[slot + 1]):
-        for t in range(len(room.within)):
-            room.within[t, place] = -1.0
+        room.within[:, place] = -1.0
     room.begin[size + 1] = row
 
 

@@ -1,6 +1,5 @@
 """Layers and mixed circuits: against plain recursion, quadrature and conditional circuits."""
 
-import time
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from circuit_cases import (
     MIXED,
     domain_of,
-    forest,
     mixed_rows,
     mixture,
     random_circuit,
@@ -386,25 +384,3 @@ def test_a_circuit_joins_another_domain_by_names():
     other = Domain((Variable("y", ("b", "a")), Variable("x")))
     with pytest.raises(ConfigError, match="'y' has other states"):
         Circuit(domain, root).root_in(other)
-
-
-@pytest.mark.slow
-def test_evaluation_is_far_faster_than_a_call_for_each_node_and_row():
-    rng = np.random.default_rng(0)
-    d = 20
-    circuit = Circuit(
-        domain_of([0 if j % 2 else 4 for j in range(d)]), forest(rng, tuple(range(d)), 6)
-    )
-    assert 300 < circuit.num_nodes < 3000
-    rows = mixed_rows(rng, 10_000, [0 if j % 2 else 4 for j in range(d)], missing=0.0)
-    circuit.log_likelihood(rows[:10])  # compiles
-
-    def seconds(function):
-        start = time.process_time()
-        function()
-        return time.process_time() - start
-
-    together = min(seconds(lambda: circuit.log_likelihood(rows)) for _ in range(3))
-    few = seconds(lambda: [recursive(circuit.root, rows[k : k + 1]) for k in range(5)])
-    # Measured 2,000 to 5,000 times; 20 are asked for.
-    assert few / 5 * len(rows) > 100 * together

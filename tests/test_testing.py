@@ -63,6 +63,7 @@ EXPECTED = {
 NO_FAULTS = [name for name, _ in method_checks("moments", NUMBERS) if name not in CELLS]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mode",

@@ -137,6 +137,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("name", CHANGED)

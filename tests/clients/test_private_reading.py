@@ -178,6 +178,7 @@ def neighbours(directory, suffix, row):
 SUFFIXES = [".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz", ""]
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_row_changes_how_another_one_is_read(tmp_path, size, suffix):
@@ -198,6 +199,7 @@ def test_no_line_changes_how_another_one_is_read(tmp_path, size, line):
     check_neighbours(parts_of(before), parts_of(after))
 
 
+@pytest.mark.few(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "suffix"),

@@ -225,6 +225,7 @@ def two_scores(arrays):
         arrays[name] = np.repeat(arrays[name], 2, axis=2)
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tables", "options", "exchange", "change", "words"),

@@ -89,6 +89,7 @@ def runs(tmp_path_factory):
     }
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sweep(["plain", "private"], ["plain"]))
 @pytest.mark.parametrize("file", ["run.json", "history.jsonl", "graph.json"])

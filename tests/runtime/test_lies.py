@@ -123,6 +123,7 @@ BELIEVED = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("lie", [lie for lie in LIES if lie != "other columns"])
 @pytest.mark.parametrize("mode", BELIEVED)

@@ -139,6 +139,7 @@ def check_faults(name, faults):
     assert applied > len(faults) // 2
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.int64, np.float64, np.int8])
 @pytest.mark.parametrize("name", ["totals", "unmasking", "align", "masked tables", "products"])

@@ -153,6 +153,7 @@ def many(rounds):
     return sorted({round(place) for place in np.linspace(1, rounds, 4)})
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEADING)
 def test_a_killed_run_goes_on_to_the_same_result(name, tmp_path):
@@ -509,6 +510,7 @@ def check_lost_for_good(name, directory, places):
             np.testing.assert_equal(found(run)[1], found(ended(parties[:-1]))[1])
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEADING)
 def test_a_party_that_is_lost_for_good_is_left_out(name, tmp_path):

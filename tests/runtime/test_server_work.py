@@ -217,6 +217,7 @@ def finite(run):
     return all(np.isfinite(array).all() for array in arrays if array is not None)
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("change", HUGE)
 @pytest.mark.parametrize("mode", MODES)

@@ -94,6 +94,7 @@ TWELVE = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"standardize": True}, {"leave_one_out": True}])
 @pytest.mark.parametrize("aggregation", ["mean", "median"])

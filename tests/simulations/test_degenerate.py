@@ -98,6 +98,7 @@ def test_each_input_is_met_by_some_mode():
     assert {name.split(", ")[1] for name in CASES} == set(DEGENERATE)
 
 
+@pytest.mark.few(30)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", sweep([name for name in CASES if name not in SOME], [*CASES][:: len(FEW) + 1])

@@ -140,6 +140,7 @@ def test_bad_data(case, mode, grids):
     assert type(caught.value) is DataError
 
 
+@pytest.mark.few(12)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "options"),

@@ -115,6 +115,7 @@ def test_withheld_counts_take_part(mode):
     assert wrong(run) <= 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_replicates_take_part(mode):
     run = simulate("fedges", parties(GAPS), mode=mode, replicates=4, seed=3, **EM)

@@ -225,6 +225,7 @@ def test_no_unit_and_no_order_of_rows_decides(case):
         assert_alike(case, outcome(case, "order"), outcome(case), by_folds(case))
 
 
+@pytest.mark.few(16)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", sweep(NAMED, (*LEADING, *WIDE)))
 def test_no_order_of_columns_decides(case):
@@ -233,6 +234,7 @@ def test_no_order_of_columns_decides(case):
     assert_alike(case, found, outcome(case), ("warnings",))
 
 
+@pytest.mark.few(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", POOLED)
 def test_it_does_not_matter_which_party_has_a_row(case):

@@ -70,6 +70,7 @@ def test_gaps_of_a_column_that_others_lack_cost_no_row(method):
         assert found.warnings.count(text) == 1
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["drop", "fail"])
 @pytest.mark.parametrize("method", METHODS)

@@ -52,6 +52,7 @@ def unwarned(method, simulator, sizes, options, seeds):
         assert simulate(method, parties, seed=seed, **options).warnings == [], seed
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "simulator", "sizes", "options"), SMALL, ids=str)
 def test_the_papers_data_have_no_warnings(method, simulator, sizes, options):

@@ -95,6 +95,7 @@ FEDGES = [
 ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", FEDGES, ids=str)
 @pytest.mark.parametrize("parties", [2, 3])
@@ -127,6 +128,7 @@ OF_NUMBERS = [
 ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), OF_NUMBERS, ids=str)
 def test_methods_on_numbers(method, options):

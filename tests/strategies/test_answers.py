@@ -64,6 +64,7 @@ def check_types(values, kind, known):
     assert set(values) <= known
 
 
+@pytest.mark.few(15)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("column", COLUMNS)

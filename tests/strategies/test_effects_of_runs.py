@@ -148,6 +148,7 @@ def unlike_parties():
     return found
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"),

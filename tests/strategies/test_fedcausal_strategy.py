@@ -81,6 +81,7 @@ def sampled(rows, name, share, least, seed=0):
     return rows[np.sort(rng.choice(len(rows), count, replace=False))]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "evidence_rows"), [("own", 5000), ("equal", 5000), ("own", 300)])
 def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeypatch):
@@ -185,7 +186,7 @@ def test_linear_effects_whatever_the_noise():
         assert compare(truth, found(parties).graph)["shd"] <= 2
 
 
-@pytest.mark.parametrize("variant", ["default", pytest.param("paper", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("variant", ["default", pytest.param("paper", marks=pytest.mark.nightly)])
 def test_linear_parties(variant):
     total = 0
     for seed in range(3):
@@ -278,6 +279,7 @@ def test_levels_of_parties_do_not_matter():
 MODELS = [{}, {"refine": "none"}, {"model": "linear"}, {"model": "linear", "refine": "evidence"}]
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_knowledge_is_honoured(options):

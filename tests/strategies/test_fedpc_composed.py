@@ -57,7 +57,7 @@ def trained(request):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["horizontal", pytest.param("vertical", marks=pytest.mark.slow), "hybrid"]
+    "pattern", ["horizontal", pytest.param("vertical", marks=pytest.mark.nightly), "hybrid"]
 )
 def test_federated_is_central(pattern, request, trained):
     _, test = request.getfixturevalue(pattern)

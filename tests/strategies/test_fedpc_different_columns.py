@@ -326,6 +326,7 @@ def test_rows_of_a_class_that_one_party_knows_may_be_few():
         simulate("fedpc", given)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"head": True}, {"decision": "macro-f1"}, {"components": 2}], ids=str

@@ -279,6 +279,7 @@ def with_mods(*mods):
     return SpyGrid(client_app(NotearsADMMClient, source, mods=mods), 3)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("refit", [False, True])
 @pytest.mark.parametrize("kind", CLIPPED)

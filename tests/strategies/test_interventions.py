@@ -206,6 +206,7 @@ def test_without_targets_nothing_changes(method):
     assert np.array_equal(plain.graph.raw_weights, stated.graph.raw_weights)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [0, 1])
 def test_interventions_reveal_what_observations_of_unequal_noise_hide(target):

@@ -105,6 +105,7 @@ def test_support_sums_to_what_the_search_found(options):
     np.testing.assert_allclose(total[edges], evidence_search.support(best)[edges], atol=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

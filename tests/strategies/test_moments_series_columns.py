@@ -264,6 +264,7 @@ HELD_OUT = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", sweep(HELD_OUT, kept=HELD_OUT[:2]), ids=str)
 def test_choices_by_held_out_steps_of_a_single_series_are_those_of_the_joined_one(table, options):

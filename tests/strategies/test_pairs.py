@@ -71,6 +71,7 @@ def test_every_pair_of_a_small_method():
         check("lingam", options)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_refused_combination_has_a_remedy(method):

@@ -59,6 +59,7 @@ def test_densities_of_one_number_have_integral_one_and_the_moments_that_they_say
     assert square[0, 0] == pytest.approx(integral(leaf, lambda x: x * x), rel=1e-6)
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("leaf", numeric_leaves(), ids=lambda leaf: leaf.kind)
 def test_draws_follow_the_distribution_function(leaf):

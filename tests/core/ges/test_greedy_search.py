@@ -221,6 +221,7 @@ def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
     assert any(blocked)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("score", ["bdeu", "bic"])
 @pytest.mark.parametrize("known", [False, True])

@@ -72,6 +72,7 @@ def test_turns_reach_what_one_reversed_edge_of_any_member_reaches(size):
         check_turns(marks, members, table, slow)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("targets", [[{1, 2}], [{0}, {0, 3}]])
 def test_turns_among_classes_of_interventions(targets):

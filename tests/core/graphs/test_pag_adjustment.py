@@ -80,6 +80,7 @@ def adjusts(covariances, cause, effect, given):
     return True
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_sets_are_the_smallest_that_give_the_effect_in_every_graph_of_the_class(seed):

@@ -178,7 +178,7 @@ def test_an_intervention_is_the_system_without_the_targets_mechanism():
     assert true.do({"drug": np.float32(3)}).intercepts[1] == true.do({"drug": 3}).intercepts[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_cover_the_true_effect():
     """Random DAGs of 8 variables, 40 rows: t intervals have their level also in small samples."""
     rng = np.random.default_rng(7)

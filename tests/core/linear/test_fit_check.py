@@ -79,7 +79,7 @@ def test_one_test_is_that_of_several_and_its_ratio_that_of_the_regressions():
     assert BlockTests(Blocks(few.names, columns_of([1] * 5), few)).strength(0, 3, [1, 2]) == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tests_are_calibrated_under_the_true_graph():
     rng = np.random.default_rng(1)
     wrong = np.zeros((200, 3), dtype=bool)

@@ -111,6 +111,7 @@ def test_columns_in_another_order_permute_the_graph(solve):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @SOLVERS
 def test_always_a_dag_and_raw_weights_decide(solve):

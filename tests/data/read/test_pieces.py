@@ -69,6 +69,7 @@ def test_a_large_file_has_the_rows_of_the_same_table_in_memory(save):
     pd.testing.assert_frame_equal(again, mixed(), check_dtype=False)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["fail", "drop", "keep"])
 def test_a_report_does_not_depend_on_where_the_rows_stand(save, missing):
@@ -194,6 +195,7 @@ def test_joined_rows_are_those_of_the_parts():
     assert joined(iter([rows]), 9) is rows
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"),

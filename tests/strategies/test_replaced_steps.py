@@ -59,6 +59,7 @@ def test_a_strategys_step_that_is_not_called_is_refused(kind, options, name):
     ("kind", "options"),
     [
         (MyFusion, {"mode": "fusion"}),
+        (MyFusion, {"mode": "scores", "start": "driven"}),
         (MyFusion, {"variant": "paper"}),
         (MyPenalty, {}),
         (MySeries, {"order": 1}),

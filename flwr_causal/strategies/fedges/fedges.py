@@ -5,20 +5,22 @@ search, by :data:`flwr_causal.strategies.fedges.options.ROWS`. :meth:`FedGES.tra
 steps, with the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
 
 1. Numbers are cut into intervals (``CUTS``).
-2. The source of counts: sums of contingency tables
+2. The source of counts is chosen. It is sums of contingency tables
    (:class:`flwr_causal.strategies.fedges.problem.CountedTables`);
    of rows with missing cells those of seen columns, then of rows that are completed by the network
    found; where parties hold different columns tables of the joined rows
    (:mod:`flwr_causal.strategies.fedges.joined`: ``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``).
-3. The search, by gains of edges:
+3. The search:
 
    - ``variant="paper"``: Algorithm 1, rounds of local searches and fusions (``GRAPH``).
    - "scores", the default: GES at the server, on sums of the parties' gains in log-likelihood
      (``LIKELIHOODS``, until no gain is unknown), then on contingency tables of the columns that the
-     found graph joins (``COUNTS``), with qNML, BDeu and BIC.
+     found graph joins (``COUNTS``), with qNML, BDeu and BIC. With ``score="bdeu"`` on sums of the
+     parties' own scores (``SCORES``).
    - "exact": GES at the server on contingency tables (``COUNTS``).
    - "fusion": rounds of fusion, in which the sum of the parties' scores chooses among graphs
-     (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``).
+     (``GRAPHS`` and ``JUDGE``; with a fixed start ``JUDGED_GRAPH``, and ``JUDGE`` at the end, or
+     ``GRAPH`` alone with ``keep="last"``).
 
 4. Tables of the graphs that were found, by which the one with the highest held-out likelihood is
    chosen (``FIT``; :func:`flwr_causal.strategies.fedges.searches.fit`).
@@ -39,7 +41,7 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.min_cut import supported_by_cuts
 from flwr_causal.core.parts import made
 from flwr_causal.data.check.agreement import with_cuts
-from flwr_causal.protocol.fedges import FUSES
+from flwr_causal.protocol.fedges import DRIVES, FUSES
 from flwr_causal.runtime.algorithm import relayed
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.base import FedGESBase
@@ -68,8 +70,9 @@ class FedGES(FedGESBase):
     docs/fedges.md says why the defaults are what they are, and the client's docstring
     (:class:`~flwr_causal.clients.fedges.FedGESClient`) what leaves a party. Three modes:
 
-    - "scores": GES on sums over the parties. A party sends two numbers for each gain that the
-      search needs, and then counts of the variables that the found graph joins.
+    - "scores", the default: GES on sums over the parties; no graph is fused. A party sends two
+      numbers for each gain that the search needs, and then counts of the variables that the found
+      graph joins.
     - "exact": GES on the pooled rows, from contingency counts that the parties send. This mode is
       the most accurate and discloses the most. Parties may hold different columns of the same rows
       (``row_id``) if ``max_parents`` is 1, or 2 where no three columns are each at another party:
@@ -191,9 +194,7 @@ class FedGES(FedGESBase):
             if not np.array_equal(found.marks, searched.marks):
                 # Votes of the parties for both graphs; only one of them has shares of fused graphs.
                 graphs = (found._replace(support=None, score=DRIVEN), searched)
-                fitted = None
-                if taken + used < options.max_rounds:
-                    fitted = yield from fit(problem, graphs)
+                fitted = yield from fit(problem, graphs)
         return problem.result(fitted.found if fitted else graphs[0], fitted, over=True)
 
     def _tested(self, problem: RunProblem, taken: int, replicate: int) -> Steps:
@@ -232,7 +233,7 @@ class FedGES(FedGESBase):
         found = fitted.found if fitted else graphs[0]
         return found, taken + used + (fitted is not None)
 
-    @step(FUSES)
+    @step(FUSES | DRIVES)
     def fuse(self, graphs: Mapping[str, IntArray], names: tuple[str, ...]) -> Fusion:
         """Fuse the parties' DAGs: a step that a subclass may replace.
 

@@ -253,7 +253,7 @@ class FedGESOptions(Patience, FusedGraphs, Prior, VariantOptions, JoiningOptions
 
     @property
     def row(self) -> SearchRow:
-        """The row of the table of searches."""
+        """The row of `ROWS` of these options."""
         return next(row for row in ROWS if row.holds.holds(vars(self)))
 
     @property

@@ -2,11 +2,12 @@
 
 The party's part of a round is :meth:`flwr_causal.clients.fedges.FedGESClient.graph`: it fuses the
 graph that it receives with its own, searches by GES (:mod:`flwr_causal.core.ges.greedy_search`:
-BDeu with a sample size of 1, at most l = 10 insertions, section 4.1) and returns its DAG. The
-server fuses the DAGs by :func:`flwr_causal.core.ges.fusion.fuse`.
+BDeu, at most l insertions) and returns its DAG. The server fuses the DAGs by
+:func:`flwr_causal.core.ges.fusion.fuse`. l and the score's sample size, which the paper does not
+state, are in :data:`flwr_causal.strategies.fedges.options.OF_PAPER` and among the options.
 
-:class:`PaperRounds` has the paper's search and fusion. :func:`algorithm_1` is the loop, which our
-own rounds (:mod:`flwr_causal.strategies.fedges.rounds`) share.
+:class:`PaperRounds` has the paper's search and fusion. :func:`algorithm_1` is the loop, which
+:class:`flwr_causal.strategies.fedges.rounds.FixedRounds` shares.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     #: By party, the edges of its DAG.
     Graphs = Mapping[str, NDArray[np.integer]]
 
-REPEATED = "every party's graph is one that it had found before"
+REPEATED = "every graph of the round is one that its party had found before"
 
 
 @dataclass(frozen=True)
 class FusedGraph:
-    """The server's graph G, and each party's graph G_i.
+    """The server's graph G, and each party's graph G_i: the state between two rounds.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ class FusedGraph:
     support : ndarray of float64, shape (d, d)
         The share of the parties' transformed graphs that have each edge.
     own : mapping of str to ndarray
-        By party its last graph. The graph of a party that failed in this round is an earlier one,
-        which was not fused.
+        By party its last graph. That of a party which did not answer in this round is of an
+        earlier round, and is not fused again.
     """
 
     dag: BoolArray
@@ -61,7 +62,7 @@ class FusedGraph:
 
     @classmethod
     def of(cls, fusion: Fusion, share: str | float, own: Graphs) -> FusedGraph:
-        """Return the edges that a share of the fused graphs has."""
+        """Return the graph of the edges that a share of the transformed graphs has."""
         d = len(fusion.order)
         support = np.zeros((d, d))
         support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
@@ -72,8 +73,10 @@ class FusedGraph:
         """The edges of the DAG as they are sent, shape (m, 2)."""
         return edges_of(self.dag)
 
-    def asked(self, exchange: Exchange, so_far: Callable[[], Result] | None, **further: Any) -> Ask:
-        """Send G, and each party its own last graph, since it keeps nothing between rounds."""
+    def request(
+        self, exchange: Exchange, so_far: Callable[[], Result] | None, **further: Any
+    ) -> Ask:
+        """Return the request with G and each party's last graph: parties keep no state."""
         # A party without a graph of its own (in the first round, or after failures) gets no edges.
         nothing = np.zeros((0, 2), dtype=np.uint16)
         own = {party: {"own": edges} for party, edges in self.own.items()}
@@ -81,8 +84,8 @@ class FusedGraph:
         return Ask(exchange, sent, own, so_far=so_far)
 
 
-class Rounds(NamedTuple):
-    """The end of some rounds.
+class Ending(NamedTuple):
+    """How the rounds ended.
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ def algorithm_1(
     fuse: Callable[[Graphs, Graphs], FusedGraph],
     most: int,
     stop: Callable[[Graphs], str] = lambda graphs: "",
-) -> Generator[Step, Any, Rounds]:
+) -> Generator[Step, Any, Ending]:
     """Fuse the parties' graphs, round after round, until no party finds a new one.
 
     Algorithm 1 ends when no graph differs from that of the round before. The end of section 3
@@ -116,9 +119,10 @@ def algorithm_1(
     first : FusedGraph
         G before the first round. In the paper it is without edges, and so is each G_i.
     search : callable
-        Lets the parties search, given G, and returns their graphs, an exchange.
+        A generator of one exchange, given G: the parties search, and it returns their graphs.
     fuse : callable
-        Returns the new G, given the graphs of a round, and the last graph of each party.
+        Returns the new G, the fusion of the graphs of a round. The last graph of each party, its
+        second argument, is kept beside G.
     most : int
         Largest number of rounds, from 1 up.
     stop : callable, optional
@@ -132,17 +136,17 @@ def algorithm_1(
         # limited number of insertions.
         graphs = yield from search(fused)
         if reason := stop(graphs):
-            return Rounds(fused, reason, taken)
+            return Ending(fused, reason, taken)
         # The server fuses the parties' graphs to the new G.
         fused = fuse(graphs, {**fused.own, **graphs})
         yield Note({"num_edges": len(fused.edges)})
-        # The end: every party returns a graph that it has returned in an earlier round.
+        # The end: every party that answers returns a graph that it has returned before.
         new = [party for party in graphs if graphs[party].tobytes() not in before.get(party, ())]
         if not new:
-            return Rounds(fused, REPEATED, taken)
+            return Ending(fused, REPEATED, taken)
         for party, edges in graphs.items():
             before.setdefault(party, set()).add(edges.tobytes())
-    return Rounds(fused, "", taken)
+    return Ending(fused, "", taken)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,21 +159,22 @@ class PaperRounds(GraphSearch):
         From which graph a party searches: from the fused graph fused with its own one, or from the
         fused graph (section 3).
     fusion : {"union", "c25", "c50"}
-        The share of the parties' graphs that keeps an edge (section 4.1).
+        The share of the parties' graphs that keeps an edge (section 4.1): one graph, or a quarter
+        or a half of them, rounded down.
     """
 
     start: Literal["fuse", "overwrite"]
     fusion: Literal["union", "c25", "c50"]
 
     def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
-        """Run Algorithm 1; ``most`` is its largest number of rounds."""
+        """Run Algorithm 1 in at most ``most`` rounds; return the last G, and its class."""
 
         def found(fused: FusedGraph, reason: str = "") -> Found:
             return Found(cpdag(fused.dag), fused.dag, reason, fused.support)
 
         def search(fused: FusedGraph) -> Generator[Step, Any, Graphs]:
             so_far = partial(problem.result, found(fused)) if fused.own else None
-            replies: Replies = yield fused.asked(GRAPH, so_far, start=self.start)
+            replies: Replies = yield fused.request(GRAPH, so_far, start=self.start)
             return replies.of("edges")
 
         def fuse(graphs: Graphs, own: Graphs) -> FusedGraph:

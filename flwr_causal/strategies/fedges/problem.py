@@ -49,6 +49,8 @@ class Found(NamedTuple):
         the fusion; None without a fusion.
     score : str
         The score of the search, where the server computes it from sums.
+    pag : CausalGraph or None
+        The partial ancestral graph, of a search for hidden common causes.
     """
 
     marks: BoolArray
@@ -253,7 +255,7 @@ class GraphSearch(Part):
     """Base of the searches: parts that return graphs."""
 
     def run(self, problem: Problem, most: int) -> Generator[Step, Any, Searched]:
-        """Search with at most so many exchanges, or one.
+        """Search with at most ``most`` exchanges, and at least one.
 
         Where all were used before the search had ended, a graph's reason may be left empty.
         """

@@ -312,7 +312,7 @@ class FixedRounds(FusedGraphs, GraphSearch):
             nonlocal best, judged
             so_far = partial(problem.result, found(fused)) if fused.own else None
             exchange = JUDGED_GRAPH if judges else GRAPH
-            replies: Replies = yield fused.asked(exchange, so_far, start=self.chosen_start)
+            replies: Replies = yield fused.request(exchange, so_far, start=self.chosen_start)
             if judges:
                 scores = {party: float(score) for party, score in replies.of("score").items()}
                 judged += 1
@@ -364,7 +364,7 @@ class DrivenRounds(Patience, FusedGraphs, GraphSearch):
             return partial(problem.result, *((after.found, after) if after else (found,)))
 
         for taken in itertools.count(1, 2):
-            replies = yield current.asked(GRAPHS, so_far)
+            replies = yield current.request(GRAPHS, so_far)
             proposed = _proposed(fuser, shares, current, best, replies)
             yield Note({"candidates": len(proposed)})
             if not proposed:

@@ -137,14 +137,14 @@ class GainsFromTables:
 
 
 def likelihoods(problem: Problem, score: str, noise: float) -> AskedGains:
-    """Return sums of the parties' log-likelihoods, with one penalty."""
+    """Return the gains that are asked of the parties as log-likelihoods, with one penalty."""
     terms, parties = problem.terms(score), problem.num_parties
     gains = SummedGains(problem.cardinalities, terms, parties, noise)
     return AskedGains(score, gains, LIKELIHOODS, gains.learn_sums)
 
 
 def own_scores(problem: Problem, score: str) -> AskedGains:
-    """Return sums of the parties' own scores."""
+    """Return the gains that are asked of the parties as their own scores."""
     rows, parties = problem.num_rows, problem.num_parties
     # The sum has a penalty for every party, which depends on the party's number of rows.
     price = 0.5 * parties * float(np.log(max(rows / parties, 2.0)))
@@ -171,7 +171,7 @@ def searched(
     most : int
         Largest number of exchanges.
     start, pairs
-        As of :meth:`Problem.search`.
+        As of :func:`search_of`.
     """
     for taken in range(most + 1):
         found = tuple(

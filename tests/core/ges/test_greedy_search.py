@@ -416,3 +416,14 @@ def test_a_graph_too_dense_to_search_is_refused():
     search = Search(graph_of(complete), TableGains(table), empty_families(d))
     with pytest.raises(DataError, match="max_parents"):
         search.run()
+
+
+def test_a_search_with_too_many_gains_is_refused(monkeypatch):
+    monkeypatch.setattr(greedy_search, "MOST_GAINS", 5000)
+    d = 10
+    table = random_table(d, 60, 0, states=(2, 3))
+    complete = np.triu(np.ones((d, d), dtype=bool), 1)
+    search = Search(graph_of(complete), TableGains(table), empty_families(d))
+    with pytest.raises(DataError, match="max_parents"):
+        search.run()
+    Search(graph_of(np.zeros((d, d), dtype=bool)), TableGains(table), empty_families(d)).run()

@@ -135,6 +135,25 @@ def test_no_warning_where_every_pair_of_columns_is_at_some_party():
     assert simulate("fedpc", [table[:400], table[400:]], learner="spn").warnings == []
 
 
+@pytest.mark.parametrize("options", [{}, {"variant": "paper"}], ids=str)
+def test_a_dependence_that_one_party_has_seen_is_not_lost_in_silence(options):
+    """Party 0 holds both columns; numbers of rows take them to be independent."""
+    rng = np.random.default_rng(0)
+    state = rng.integers(2, size=400)
+    copied = np.where(rng.random(400) < 0.9, state, 1 - state)
+    table = pd.DataFrame({"a": np.array(["x", "y"])[copied], "s": np.array(["u", "v"])[state]})
+    parted = simulate("fedpc", [table, table[["s"]]], **options)
+    assert "'a' and 's'" in "\n".join(parted.warnings)
+    assert "party 0" in "\n".join(parted.warnings)
+    assert simulate("fedpc", [table, table], **options).warnings == []
+    # Nothing is lost between columns that the same parties hold, nor with the table of another one.
+    other = pd.DataFrame({"b": np.array(["x", "y"])[state]})
+    assert not any(
+        "also those that a party holds" in one
+        for one in simulate("fedpc", [table, other], **options).warnings
+    )
+
+
 def test_nothing_is_found_between_independent_parties():
     table = rows().assign(y=np.random.default_rng(3).standard_normal(800))
     result = simulate("fedpc", parties(table))

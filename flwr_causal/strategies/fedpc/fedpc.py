@@ -42,7 +42,12 @@ from flwr_causal.runtime.options import Baselines
 from flwr_causal.sources.own_circuits import ONE_PASS
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.fedpc.holdings import Holdings
-from flwr_causal.strategies.fedpc.losses import Remarks, lost_by_counts, lost_by_leaves
+from flwr_causal.strategies.fedpc.losses import (
+    Remarks,
+    lost_by_counts,
+    lost_by_groups,
+    lost_by_leaves,
+)
 from flwr_causal.strategies.fedpc.one_pass import in_one_pass, recalled
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.fedpc.paper import algorithm_1, composed
@@ -248,7 +253,7 @@ class FedPC(CausalStrategy):
 
     def _paper(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
         """Train as the paper does."""
-        remarks.warnings += lost_by_counts(plan, asked=True)
+        remarks.warnings += lost_by_groups(plan) + lost_by_counts(plan, asked=True)
         parties, presence = plan.holdings.parties, plan.holdings.presence
         central = self.options.queries == "central"
         compose = partial(self.compose, plan.domain)

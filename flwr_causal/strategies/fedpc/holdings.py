@@ -120,6 +120,12 @@ class Holdings:
         held = self.presence.astype(np.int64)
         return np.asarray(held.T @ held == 0)
 
+    @property
+    def partly_together(self) -> BoolArray:
+        """Which pairs of columns some party holds together, and another one only one of them."""
+        sets = np.array(self.holder_sets)
+        return np.asarray(~self.apart & (sets[:, np.newaxis] != sets))
+
     def named(self, column: int) -> str:
         """Return a column and the first party that holds it, in words."""
         return f"{self.names[column]!r} ({self.holders(self.names[column])[0]})"

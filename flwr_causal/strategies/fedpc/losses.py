@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flwr_causal.core.words import some
 
 if TYPE_CHECKING:
@@ -106,11 +108,37 @@ def lost_by_counts(plan: CircuitPlan, *, asked: bool) -> list[str]:
         seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
         found.append(
             f"weights='counts' makes {plan.target!r}, which several parties hold, independent of "
-            f"columns that other parties hold: the class is predicted {seen}. Take "
+            f"columns that not the same parties hold: the class is predicted {seen}. Take "
             "training='sums', weights='classes' where all parties hold the class, or "
             "weights='em' with ids"
         )
     return found
+
+
+def lost_by_groups(plan: CircuitPlan) -> list[str]:
+    """Warn of dependence that a party has seen, and that weights by numbers of rows do not use.
+
+    Columns that the same parties hold make a group; by numbers of rows, of all or of each class,
+    groups are independent, or independent given the class.
+    """
+    holdings = plan.holdings
+    pairs = holdings.partly_together.copy()
+    if plan.target:
+        place = holdings.names.index(plan.target)
+        pairs[place] = pairs[:, place] = False
+    if not pairs.any():
+        return []
+    one, other = (int(k) for k in np.argwhere(pairs)[0])
+    both = holdings.presence[:, [one, other]].all(axis=1)
+    party = holdings.parties[int(np.argmax(both))]
+    given = f", given {plan.target!r}" if plan.weights == "classes" else ""
+    return [
+        f"weights='{plan.weights}' takes columns that not the same parties hold to be "
+        f"independent{given}, also those that a party holds together, as {party} does "
+        f"{holdings.names[one]!r} and {holdings.names[other]!r}. Where rows have ids (row_id), "
+        "training='triples' counts them together and weights='em' keeps a part of the dependence; "
+        "training='sums' keeps it in columns of numbers"
+    ]
 
 
 def lost(plan: CircuitPlan, problem: str) -> str:
@@ -119,7 +147,8 @@ def lost(plan: CircuitPlan, problem: str) -> str:
     if plan.target is not None and plan.holdings.all_hold(plan.target):
         given.append(repr(plan.target))
     shared = plan.holdings.presence.sum(axis=0) > 1
-    if any(shared[j] for j, name in enumerate(plan.holdings.names) if name != plan.target):
+    others = (shared[j] for j, name in enumerate(plan.holdings.names) if name != plan.target)
+    if plan.training == "sums" and any(others):
         given.append("the columns that parties share")
     condition = f" given {' and '.join(given)}" if given else ""
     return (

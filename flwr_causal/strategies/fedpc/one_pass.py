@@ -19,7 +19,7 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.fedpc import RECALL
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.sources.own_circuits import trained_locally
-from flwr_causal.strategies.fedpc.losses import lost_by_counts, lost_by_training
+from flwr_causal.strategies.fedpc.losses import lost_by_counts, lost_by_groups, lost_by_training
 from flwr_causal.strategies.fedpc.paper import algorithm_1
 from flwr_causal.strategies.fedpc.shared import COMPLETE, known_dependence, matched_rows
 
@@ -54,6 +54,7 @@ def in_one_pass(
         dependence = yield from known_dependence(options, plan, remarks)
         if dependence is not None:
             remarks.warnings += lost_by_training(plan, dependence)
+        remarks.warnings += lost_by_groups(plan)
     if plan.weights == "counts":
         remarks.warnings += lost_by_counts(plan, asked=options.weights == "counts")
         steps = algorithm_1(parties, presence, plan.target, compose, central=central)

@@ -237,19 +237,29 @@ def _best_other(tables: list[MetricTable], entry: dict[str, Any]) -> str:
 
 
 def _price(every: list[MetricTable], lines: Sequence[str], entry: dict[str, Any]) -> str:
-    """Return exchanges and CPU seconds of the algorithm and of ours, at their last point."""
+    """Return exchanges and CPU seconds of the algorithm and of ours, at the last common point."""
     prices = []
     for line in lines:
-        each = [_last(every, line, metric, entry) for metric in ("exchanges", "cpu_seconds")]
+        each = [_last(every, line, metric, entry, lines) for metric in ("exchanges", "cpu_seconds")]
         prices.append("; ".join(filter(None, each)))
     return " \\| ".join(filter(None, prices))
 
 
-def _last(every: list[MetricTable], line: str, metric: str, entry: dict[str, Any]) -> str:
-    """Return the mean of a metric of a line at the last of an entry's points."""
+def _last(
+    every: list[MetricTable],
+    line: str,
+    metric: str,
+    entry: dict[str, Any],
+    beside: Sequence[str] = (),
+) -> str:
+    """Return a line's mean of a metric at the last of an entry's points, at which others ran too.
+
+    Without such a point, at the last point of this line.
+    """
     tables = (one for one in every if one.metric == metric)
-    means = [lines[line].mean for _, lines in _points(tables, entry) if _ran(lines, line)]
-    return f"{means[-1]:.3g}" if means else ""
+    ran = [lines for _, lines in _points(tables, entry) if _ran(lines, line)]
+    common = [lines for lines in ran if all(_ran(lines, other) for other in beside)]
+    return f"{(common or ran)[-1][line].mean:.3g}" if ran else ""
 
 
 def _ran(lines: Mapping[str, Entry], line: str) -> bool:
@@ -274,10 +284,10 @@ class Evidence(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Return "ahead", "behind" (also of equal figures), or "none": nobody finds the graph."""
+        """Return "ahead" (by two standard errors), "none" (nobody finds the graph), or "behind"."""
         if self.entry.get("fails"):
             return "none"
-        return "ahead" if self.by > 0 else "behind"
+        return "ahead" if self.by > 2 * self.error else "behind"
 
 
 def evidence(found: Mapping[str, FigureTable]) -> list[Evidence]:

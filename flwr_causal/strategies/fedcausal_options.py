@@ -107,8 +107,8 @@ class AveragedModel(Part):
     ----------
     proximity : float or "auto", default "auto"
         lambda_2 of "linear" and "mlp". "auto" is 0.001 (linear) or 0 (mlp). The paper gives no
-        value; with ``variant="paper"`` it is 0.001 (linear) or 0.1 (mlp) if left out, and 0 is
-        eq. (7) as it is written.
+        value; with ``variant="paper"`` it is 0.001 (linear) or 0.1 (mlp) if left out; eq. (7), of
+        perceptrons, is written without the term.
     acyclic_server : bool, default True
         Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
     """

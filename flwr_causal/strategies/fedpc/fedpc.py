@@ -1,13 +1,14 @@
 """FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
 
-The paper's algorithm is in :mod:`flwr_causal.strategies.fedpc.paper`. Three strategies stand behind
-one name: sums over rows (:mod:`~flwr_causal.strategies.fedpc.sums`), counts of triples of states
+The paper's algorithm is in :mod:`flwr_causal.strategies.fedpc.paper`. It has three
+trainings: sums over rows (:mod:`~flwr_causal.strategies.fedpc.sums`), counts of triples of states
 (:mod:`~flwr_causal.strategies.fedpc.triples`), and circuits of each party that are composed
 (:mod:`~flwr_causal.strategies.fedpc.one_pass`). :data:`flwr_causal.strategies.fedpc.plan.ROWS`
 chooses among them, by the options and by who holds which columns. :meth:`FedPC.train` takes these
 steps, with the exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
 
-1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
+1. Where trees are learned of columns of numbers: their cut points (``CUTS``; where counts take the
+   place of sums, after the next step).
 2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and, by
    sums or in one pass, how these columns depend (``DEPENDENCE``).
 3. The training: ``SUMS``; or products of columns of different parties (``ALIGN``,
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Step, Steps
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
-    from flwr_causal.strategies.fedpc.shared import Circuit
+    from flwr_causal.strategies.fedpc.shared import TrainedCircuit
     from flwr_causal.strategies.options import takes
 
 
@@ -247,11 +248,11 @@ class FedPC(CausalStrategy):
         plan, model, reason = yield from relayed(steps, so_far=lambda: _result(plan, remarks))
         return _result(plan, remarks, model, f"{reason} ({plan.summary})")
 
-    def _recalled(self, plan: CircuitPlan) -> Generator[Step, Any, Circuit]:
+    def _recalled(self, plan: CircuitPlan) -> Generator[Step, Any, TrainedCircuit]:
         """Ask the parties for the circuits of an earlier run."""
         return plan, (yield from recalled(self.options.trained, plan.domain)), COMPLETE
 
-    def _paper(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
+    def _paper(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, TrainedCircuit]:
         """Train as the paper does."""
         remarks.warnings += lost_by_groups(plan) + lost_by_counts(plan, asked=True)
         parties, presence = plan.holdings.parties, plan.holdings.presence
@@ -260,7 +261,7 @@ class FedPC(CausalStrategy):
         steps = algorithm_1(parties, presence, plan.target, compose, central=central)
         return plan, (yield from steps), COMPLETE
 
-    def _trained(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
+    def _trained(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, TrainedCircuit]:
         """Train by the strategy that the plan names."""
         plan = yield from with_cut_points(self.options, plan)
         if plan.training == "sums":

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.options import FedPCOptions
     from flwr_causal.strategies.fedpc.paper import Compose
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
-    from flwr_causal.strategies.fedpc.shared import Circuit
+    from flwr_causal.strategies.fedpc.shared import TrainedCircuit
 
 
 def in_one_pass(
     options: FedPCOptions, plan: CircuitPlan, remarks: Remarks, compose: Compose
-) -> Generator[Step, Any, Circuit]:
+) -> Generator[Step, Any, TrainedCircuit]:
     """Train by Algorithm 1, with the paper's weights or ours.
 
     Raises

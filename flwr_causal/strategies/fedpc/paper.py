@@ -2,7 +2,8 @@
 
 The paper builds the structure, lets the clients train, and then infers the weights. Here the
 parties train first: the structure needs no more of their circuits than how many there are, and the
-weights no more than how many rows each was trained on.
+weights no more than how many rows each was trained on. K, the number of clusters, is the option
+``clusters`` of the parties.
 
 Both sides of the one exchange are in :mod:`flwr_causal.sources.own_circuits`, sums, products and
 weights in :mod:`flwr_causal.core.circuits.composed.composition`. A party trains by
@@ -92,14 +93,15 @@ def composed(
     rows : sequence of sequence of sequence of int
         By party, group of columns and circuit, the number of rows that it was trained on.
     num_products : int, optional
-        P, the number of products. Default: the fewest that contain every cluster.
+        P, the number of products. Default: the fewest that contain every cluster; by
+        ``variant="paper"`` as many as there are combinations.
     seed : int, default 0
         Seed of the random combinations of clusters.
     """
     # Lines 9-12: a group that several parties hold is a sum over their circuits.
     factors = factors_of(presence, rows)
-    # Lines 15-20: products of all sums and of one cluster of each other group, chosen at random so
-    # that every cluster is in one of them.
+    # Lines 15-20: products of all sums and of one cluster of each other group: all combinations,
+    # or P of them, chosen at random so that every cluster is in at least one.
     products = cluster_products(factors.sizes, num_products, seed)
     # The mixture of the products. Lines 21-22: the weight of child i of a sum is rho(i) / sum rho,
     # where rho is the number of rows of the circuits below.

@@ -63,7 +63,8 @@ class Facts:
     target : str
         Empty without one.
     numbers : bool
-        Whether all columns but the target hold numbers, and no value is missing.
+        Whether all columns but the target hold numbers, one at least is continuous, and no value is
+        missing.
     """
 
     options: FedPCOptions
@@ -569,7 +570,7 @@ def _check_target(agreement: Agreement, target: str) -> None:
 
 
 def is_continuous(agreement: Agreement, target: str) -> bool:
-    """Whether all columns but the target hold numbers, and some of them more than are named."""
+    """Whether all columns but the target hold numbers, of which one at least is continuous."""
     others = [
         kind for name, kind in zip(agreement.names, agreement.kinds, strict=True) if name != target
     ]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
     #: What was trained in the end, the circuit, and why the training is over.
-    Circuit = tuple[CircuitPlan, CircuitModel, str]
+    TrainedCircuit = tuple[CircuitPlan, CircuitModel, str]
 
 COMPLETE = "the circuit is complete"
 NO_IDS = (

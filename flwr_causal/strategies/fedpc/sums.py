@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.losses import Remarks
     from flwr_causal.strategies.fedpc.options import FedPCOptions
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
-    from flwr_causal.strategies.fedpc.shared import Circuit
+    from flwr_causal.strategies.fedpc.shared import TrainedCircuit
 
 
 def by_sums(
     options: FedPCOptions, plan: CircuitPlan, remarks: Remarks
-) -> Generator[Step, Any, Circuit]:
+) -> Generator[Step, Any, TrainedCircuit]:
     """Train by sums over the parties' rows."""
     dependence = yield from known_dependence(options, plan, remarks)
     if dependence is not None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.losses import Remarks
     from flwr_causal.strategies.fedpc.options import FedPCOptions
     from flwr_causal.strategies.fedpc.plan import CircuitPlan
-    from flwr_causal.strategies.fedpc.shared import Circuit
+    from flwr_causal.strategies.fedpc.shared import TrainedCircuit
 
 
 def by_triples(
     options: FedPCOptions, plan: CircuitPlan, remarks: Remarks
-) -> Generator[Step, Any, Circuit]:
+) -> Generator[Step, Any, TrainedCircuit]:
     """Train trees by counts of pairs and triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
     trees = settings_of(options, plan.domain, "trees", plan.class_of_all)

@@ -11,8 +11,8 @@ Each party trains circuits on its own rows and sends only the numbers of these r
   the numbers of rows of the circuits below it.
 
 All products have the same scope, as a sum requires. A shared group is below every product and adds
-the same number to the rho of each, which makes the weights of the root more equal; this is as in
-the paper.
+the same number to the rho of each, which makes the weights of the root more equal. The paper
+defines rho as a sum over children that are leaves; here it is the sum over all leaves below.
 
 A composition is a circuit whose leaves are `Output` nodes; each stands for one circuit of one
 party. It is evaluated from the parties' replies (`federated_circuit`), or, if the parties send
@@ -72,7 +72,7 @@ class TrainingTask(NamedTuple):
     columns : tuple of int
     clustered : bool
         Whether there is one circuit for each cluster of the party's rows. Else there is one for
-        all rows, as other parties have circuits of these columns too.
+        all rows: other parties have circuits of these columns too, or there is no other party.
     """
 
     columns: tuple[int, ...]

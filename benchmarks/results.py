@@ -291,7 +291,7 @@ def adopted(path: Path, folder: Path, machine: str = "") -> Path:
 
 
 def with_earlier(result: FigureTable, earlier: FigureTable, scenario: Scenario) -> FigureTable:
-    """Return a result with the figures of an earlier one that it did not compute.
+    """Return a result with the figures of an earlier one that it did not compute, and the paper's.
 
     Parameters
     ----------
@@ -315,18 +315,29 @@ def with_earlier(result: FigureTable, earlier: FigureTable, scenario: Scenario) 
         and place not in ran
         and int(row["runs"])
     }
-    if not old:
-        return result
     columns = tuple(dict.fromkeys((*result.columns, *earlier.columns)))
-    stated = [place[0] for place in new if place[0] not in known]
+    stated = [one.line for one in scenario.figures]
     rows = []
-    for point in points:
+    for point, place in zip(scenario.grid, points, strict=True):
         for line in dict.fromkeys((*known, *stated)):
-            row = old.get((line, *point)) or new.get((line, *point))
+            row = old.get((line, *place)) or new.get((line, *place))
+            figures = _stated(scenario, line, point)
+            if row is None and figures:
+                row = dict(zip(("line", *axes, *COUNTS), (line, *place, "0", "0"), strict=True))
             if row is not None:
-                rows.append(tuple(row.get(column, "") for column in columns))
+                rows.append(tuple((row | figures).get(column, "") for column in columns))
     notes = (*result.notes, *_sources(earlier, list(old), ran))
     return replace(result, columns=columns, rows=tuple(rows), notes=notes)
+
+
+def _stated(scenario: Scenario, line: str, point: Point) -> dict[str, str]:
+    """Return the paper's own figures of a line at a point, by column."""
+    values = {metric: scenario.figure(line, point, metric) for metric in scenario.metrics}
+    return {
+        f"{metric}{PAPER}": f"{value:.{DIGITS}g}"
+        for metric, value in values.items()
+        if value is not None
+    }
 
 
 def _sources(earlier: FigureTable, kept: Sequence[Place], ran: Collection[Place]) -> list[str]:

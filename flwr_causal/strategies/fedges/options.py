@@ -164,7 +164,7 @@ class FedGESOptions(Patience, FusedGraphs, Prior, VariantOptions, JoiningOptions
         "paper" is Algorithm 1: mode "fusion" with BDeu and at most 10 insertions a round, the last
         graph, no scores and no tables. ``fusion`` is then "union" (left out), "c25" or "c50", and
         ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
-        some networks take very long.
+        some networks take very long, or are too dense for a party's search, which is an error.
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
         "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
         ``max_fused_edges`` or ``keep`` is given.

@@ -344,7 +344,7 @@ def test_the_table_of_worlds_takes_means_over_sizes_and_marks_failures():
 
 
 def test_what_the_decision_table_says_of_worlds():
-    found = figures.results()
+    found = FOUND
     names = figures.fitting("hard-*", list(found))
     errors = figures.errors_of([found[name] for name in names])
     # numbers in comparable units; in arbitrary units; noise that is not Gaussian
@@ -355,7 +355,7 @@ def test_what_the_decision_table_says_of_worlds():
 
 
 def test_what_the_page_of_evidence_says_in_words():
-    rows = figures.evidence(figures.results())
+    rows = figures.evidence(FOUND)
     text = (DOCS / "figures" / "evidence.md").read_text(encoding="utf-8")
     assert {row.entry["page"] for row in rows} <= {p.stem for p in (DOCS / "figures").glob("*.md")}
     # A table for each kind; a world is told from the others by its words.
@@ -377,7 +377,7 @@ def test_what_the_page_of_evidence_says_in_words():
     assert (sachs.label, sachs.other.mean) == ("no edges", 17)
     assert sachs.ours.mean > 17
     # Intervals of effects in a graph that was found, where noise is Gaussian.
-    table = figures.results()["calibration-effects"]
+    table = FOUND["calibration-effects"]
     found = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     shares = [
         int(row[f"Found by `{method}`"].split()[0])
@@ -408,6 +408,6 @@ def test_what_the_page_of_evidence_says_in_words():
 
 
 def _entries(name, metric, **at):
-    (table,) = [one for one in figures.results()[name].metric_tables() if one.metric == metric]
+    (table,) = [one for one in FOUND[name].metric_tables() if one.metric == metric]
     (values,) = [values for point, values in table.rows if at.items() <= point.items()]
     return dict(zip(table.lines, values, strict=True))

@@ -184,7 +184,6 @@ def test_columns_that_are_seldom_seen_together_are_named():
     assert f"a and b are known together in {seen:.0%} of the rows" in run.headline
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_most_runs_of_many_errors_say_so_and_few_of_right_graphs():
     """Seeds that chose no limit; docs/how_to/interpret.md has the figures of more of them."""

@@ -348,7 +348,6 @@ def test_a_replicate_of_parties_has_the_edges_of_the_parties_that_are_drawn():
         assert list(records.arrays_of(reply.content)) == ["moments", *sent]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_confidences_of_parties_that_differ_are_calibrated():
     """Two of six parties have other weights: by rows edges of confidence 1 are false."""

@@ -315,7 +315,6 @@ def test_all_processors_find_the_same(kernel):
     assert_found_under(OPENBLAS_CORETYPE=kernel, **settings)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_generic_instructions_find_the_same(tmp_path):
     assert_found_under(OPENBLAS_CORETYPE="Prescott", NUMBA_CACHE_DIR=str(tmp_path), **GENERIC)

@@ -1,7 +1,7 @@
 """FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
 
-The paper's algorithm is in :mod:`flwr_causal.strategies.fedpc.paper`. It has three
-trainings: sums over rows (:mod:`~flwr_causal.strategies.fedpc.sums`), counts of triples of states
+The paper's algorithm is in :mod:`flwr_causal.strategies.fedpc.paper`. There are three trainings:
+sums over rows (:mod:`~flwr_causal.strategies.fedpc.sums`), counts of triples of states
 (:mod:`~flwr_causal.strategies.fedpc.triples`), and circuits of each party that are composed
 (:mod:`~flwr_causal.strategies.fedpc.one_pass`). :data:`flwr_causal.strategies.fedpc.plan.ROWS`
 chooses among them, by the options and by who holds which columns. :meth:`FedPC.train` takes these

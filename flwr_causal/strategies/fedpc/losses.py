@@ -122,7 +122,7 @@ def lost_by_groups(plan: CircuitPlan) -> list[str]:
     groups are independent, or independent given the class.
     """
     holdings = plan.holdings
-    pairs = holdings.partly_together.copy()
+    pairs = holdings.partly_together
     if plan.target:
         place = holdings.names.index(plan.target)
         pairs[place] = pairs[:, place] = False

@@ -36,7 +36,6 @@ def test_g_is_the_sum_over_strata():
     assert likelihood_ratio(table)[1] == 5
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_tests_are_calibrated_and_find_a_missing_edge():
     rng = np.random.default_rng(1)

@@ -169,7 +169,6 @@ def counted(network, n, seed):
     return fit(network.sample_table(n, seed=seed), network.graph.adjacency)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_standard_error_is_that_of_draws_from_the_tables_posterior():
     model = counted(smoking(), 300, seed=2)
@@ -280,7 +279,6 @@ def test_tables_that_are_too_large_are_refused():
         inference.eliminate(factors, [0], dict.fromkeys(range(40), 2))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_intervals_cover_the_true_contrast():
     """Half of the 600 fits are of 400 rows, the others of 1500."""

@@ -409,21 +409,20 @@ def test_all_small_graphs_are_found_from_the_exact_covariances():
         np.testing.assert_array_equal(graph.adjacency, equivalence.cpdag(dag))
 
 
-def test_a_graph_too_dense_to_search_is_refused():
-    d = 19
+def search_from_all_edges(d):
     table = random_table(d, 60, 0, states=(2, 3))
     complete = np.triu(np.ones((d, d), dtype=bool), 1)
-    search = Search(graph_of(complete), TableGains(table), empty_families(d))
+    return Search(graph_of(complete), TableGains(table), empty_families(d))
+
+
+def test_a_graph_too_dense_to_search_is_refused():
     with pytest.raises(DataError, match="max_parents"):
-        search.run()
+        search_from_all_edges(19).run()
 
 
 def test_a_search_with_too_many_gains_is_refused(monkeypatch):
     monkeypatch.setattr(greedy_search, "MOST_GAINS", 5000)
-    d = 10
-    table = random_table(d, 60, 0, states=(2, 3))
-    complete = np.triu(np.ones((d, d), dtype=bool), 1)
-    search = Search(graph_of(complete), TableGains(table), empty_families(d))
     with pytest.raises(DataError, match="max_parents"):
-        search.run()
-    Search(graph_of(np.zeros((d, d), dtype=bool)), TableGains(table), empty_families(d)).run()
+        search_from_all_edges(10).run()
+    empty, table = np.zeros((10, 10), dtype=bool), random_table(10, 60, 0, states=(2, 3))
+    Search(graph_of(empty), TableGains(table), empty_families(10)).run()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ERROR_RUNS = 5
 #: Digits after the point where a mean is at least so large.
 DIGITS = ((100, 0), (10, 1), (1, 2), (0, 3))
+# Below it a number has an exponent: as 0.000 an h of 1e-11 would look like one of 0.
+SMALL = 5e-4
 
 
 #: The table of the metrics in `OF_WORLD`.
@@ -68,6 +70,8 @@ class Entry(NamedTuple):
 
 
 def _number(value: float, size: float) -> str:
+    if 0 < abs(size) < SMALL:
+        return f"{value:.1e}"
     digits = next(digits for least, digits in DIGITS if abs(size) >= least or least == 0)
     return f"{value:.{digits}f}"
 

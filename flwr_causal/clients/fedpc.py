@@ -136,7 +136,7 @@ class FedPCClient(ColumnsClient):
         """Train circuits of the party's own."""
         options, domain = self.options, self._own_domain(asked)
         weights, central = LOCAL_OF[asked.exchange.name]
-        split = self._target in domain.names and splits_by_class(self._own_learner, weights)
+        split = self._target in domain.names and splits_by_class(options.learner, weights)
         reply, circuits = own_circuits(
             asked,
             self._domain(asked).names,

@@ -349,9 +349,10 @@ def own_circuits(
 
 
 def splits_by_class(learner: str, weights: str) -> bool:
-    """Whether clusters are split by the class; they are not in the paper.
+    """Return whether the parties of a run split clusters by the class; not in the paper.
 
-    The paper is LearnSPN with weights by counts, also where a node config names the learner.
+    The paper is LearnSPN with weights by counts. The learner is the run's, also where the config of
+    a node names another one for its circuits: all parties split their clusters, or none.
     """
     return (learner, weights) != ("spn", "counts")
 

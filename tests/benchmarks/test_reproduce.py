@@ -303,6 +303,8 @@ def test_entries_are_means_with_their_standard_errors():
     # The spread of a few equal runs is no error.
     (table,) = tables.metric_tables(one, [record(0, 0.0), record(1, 0.0)])
     assert table.rows[0][1][0].text() == "0.000 [n=2]"
+    (table,) = tables.metric_tables(one, [record(0, 3.2e-11), record(1, 3.2e-11)])
+    assert table.rows[0][1][0].text() == "3.2e-11 [n=2]"
     assert r"50 \% of d\_1" in tables.latex(table, "50 % of d_1")
     (table,) = tables.metric_tables(one, [record(0, 1.0), {**record(1, 0, "no"), "metrics": {}}])
     assert table.rows[0][1][0].text() == "1.00 [n=1] [1 failed]"

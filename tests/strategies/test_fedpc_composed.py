@@ -1,6 +1,6 @@
 """FedPC by composition: parties keep their circuits, and answer for them."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
+from flwr_causal.sources.own_circuits import own_circuits
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedpc.fedpc import FedPC
 
@@ -264,27 +265,44 @@ def test_few_rows_make_fewer_clusters(vertical):
     assert np.isfinite(result.model.log_likelihood(vertical[1])).all()
 
 
-def test_a_party_may_use_its_own_learner(horizontal):
+def with_learners(tables, *learners, **options):
+    """Return the model of parties whose node configs name these learners."""
     from flwr_causal.clients import Source, client_app
     from flwr_causal.runtime.local_grid import LocalGrid
-
-    tables, test = horizontal
 
     def source(context):
         number = int(context.node_config["number"])
         return Source(f"party {number}", lambda: tables[number])
 
-    def model(*learners):
-        configs = [{"number": k, "learner": name} for k, name in enumerate(learners)]
-        grid = LocalGrid(client_app(FedPCClient, source, ["number"]), 3, node_configs=configs)
-        return run(FedPC(training="one-pass", min_available_nodes=3), grid).model
+    configs = [{"number": k, "learner": name} for k, name in enumerate(learners)]
+    grid = LocalGrid(client_app(FedPCClient, source, ["number"]), 3, node_configs=configs)
+    return run(FedPC(training="one-pass", min_available_nodes=3, **options), grid).model
 
+
+def test_a_party_may_use_its_own_learner(horizontal):
+    tables, test = horizontal
+    model = partial(with_learners, tables)
     same = model("class-conditional", "class-conditional", "class-conditional").log_likelihood(test)
     other = model("class-conditional", "decision-tree", "class-conditional").log_likelihood(test)
     assert np.isfinite(other).all()
     assert not np.allclose(same, other)
     with pytest.raises(CausalError, match="no learner 'oracle'"):
         model("oracle", "oracle", "oracle")
+
+
+@pytest.mark.parametrize(("learner", "split"), [("spn", False), ("class-conditional", True)])
+def test_all_parties_split_clusters_by_the_class_or_none(horizontal, learner, split, monkeypatch):
+    tables, _ = horizontal
+    learners = ("spn", "class-conditional", "decision-tree")
+    found = []
+
+    def watched(*given, split, **options):
+        found.append(split is not None)
+        return own_circuits(*given, split=split, **options)
+
+    monkeypatch.setattr("flwr_causal.clients.fedpc.own_circuits", watched)
+    with_learners(tables, *learners, learner=learner, weights="counts", target="target")
+    assert found == [split] * 3
 
 
 @pytest.mark.parametrize("pattern", ["horizontal", "vertical"])

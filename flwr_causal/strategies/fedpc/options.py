@@ -154,9 +154,9 @@ class FedPCOptions(CountedPass, VariantOptions, LearnerOptions, CausalOptions):
         and may be the target. Default: 16, the best number for the density; with ``head=True`` 32,
         with which the head predicts classes better.
     minimum_count : int, default 2
-        The fewest rows behind a sum that leaves a party, or behind a circuit. Classes and clusters
-        of fewer rows are left out, whatever ``small_counts`` says: a sum over one row is the row.
-        With 1 the circuit equals the circuit of the pooled rows.
+        The fewest rows behind a sum that leaves a party, or behind a circuit. A class of fewer rows
+        is left out, whatever ``small_counts`` says, as a sum over one row is the row; a smaller
+        cluster joins the largest one. With 1 the circuit equals the circuit of the pooled rows.
     trained : str, default ""
         Absolute path of the results of an earlier run, whose parties have kept their circuits
         (``model-path`` in their node config): nothing is trained, they are asked again.

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import scenario
 from benchmarks.results import FigureTable, read
-from benchmarks.tables import ERROR_RUNS, Entry, MetricTable
+from benchmarks.tables import ERROR_RUNS, Entry, MetricTable, markdown_rows
 from flwr_causal.app.methods import OWN_METHODS
 from flwr_causal.errors import DataError
 
@@ -118,7 +118,7 @@ def worlds(shown: list[FigureTable]) -> str:
     """Return the table of `errors_of`, failures in bold, and the worst of them."""
     found = errors_of(shown)
     lines = [line for line in OWN if any(line in errors for errors in found.values())]
-    table = [("world", *lines), ("---",) * (len(lines) + 1)]
+    table = []
     for world, errors in found.items():
         cells = (errors.get(line) for line in lines)
         texts = ("" if e is None else f"**{e:.2f}**" if e > BREAKS else f"{e:.2f}" for e in cells)
@@ -131,8 +131,7 @@ def worlds(shown: list[FigureTable]) -> str:
     ]
     last = reversed(sorted(own)[-WORST:])
     worst = "; ".join(f"{line} with {world} ({value:.1f})" for value, line, world in last)
-    rows = "\n".join("| " + " | ".join(row) + " |" for row in table)
-    return f"{rows}\n\nThe worst of our own: {worst}."
+    return f"{markdown_rows(('world', *lines), table)}\n\nThe worst of our own: {worst}."
 
 
 #: Runs of a point from which their number is not written beside it: most papers have ten.
@@ -159,8 +158,7 @@ def paper_table(entries: list[dict[str, Any]], found: Mapping[str, FigureTable])
         "the paper's algorithm", "ours by default", "best other", "exchanges; CPU seconds",
         "remark",
     )  # fmt: skip
-    rows = [head, ("---",) * len(head), *(_experiment(entry, found) for entry in entries)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return markdown_rows(head, (_experiment(entry, found) for entry in entries))
 
 
 def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tuple[str, ...]:
@@ -242,7 +240,7 @@ def _price(every: list[MetricTable], lines: Sequence[str], entry: dict[str, Any]
     for line in lines:
         each = [_last(every, line, metric, entry, lines) for metric in ("exchanges", "cpu_seconds")]
         prices.append("; ".join(filter(None, each)))
-    return " \\| ".join(filter(None, prices))
+    return " | ".join(filter(None, prices))
 
 
 def _last(
@@ -308,7 +306,7 @@ def evidence(found: Mapping[str, FigureTable]) -> list[Evidence]:
 def evidence_table(rows: Sequence[Evidence]) -> str:
     """Return the table of some rows of `evidence`."""
     head = ("world", "measure", "ours", "best other", "ours better by", "exchanges", "CPU s", "")
-    table = [head, ("---",) * len(head)]
+    table = []
     for row in rows:
         entry, few = row.entry, min(row.ours.runs, row.other.runs) < ERROR_RUNS
         table.append(
@@ -323,7 +321,7 @@ def evidence_table(rows: Sequence[Evidence]) -> str:
                 f"[all lines]({entry['page']}.md)",
             )
         )
-    return "\n".join("| " + " | ".join(one) + " |" for one in table)
+    return markdown_rows(head, table)
 
 
 def _shown(entry: Entry, enough: float = PAPER_RUNS) -> str:
@@ -372,8 +370,7 @@ def comparison(name: str) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
     notes = [line.removeprefix(NOTE) for line in lines if line.startswith(NOTE)]
     head, *rows = csv.reader(lines[len(notes) :])
-    table = (head, ["---"] * len(head), *rows)
-    return "\n\n".join([*notes, "\n".join("| " + " | ".join(row) + " |" for row in table)])
+    return "\n\n".join([*notes, markdown_rows(head, rows)])
 
 
 def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "results") -> str:

@@ -158,14 +158,20 @@ def with_world(found: Sequence[MetricTable]) -> list[MetricTable]:
     ]
 
 
+def markdown_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown; a bar in a cell, as of ``|W|``, does not end the cell."""
+    lines = ([cell.replace("|", r"\|") for cell in row] for row in (head, *rows))
+    first, *others = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([first, "|" + "---|" * len(head), *others])
+
+
 def markdown(table: MetricTable) -> str:
-    """Return a table as Markdown."""
-    lines = ["| " + " | ".join([*table.axes, *table.lines]) + " |"]
-    lines.append("|" + "---|" * (len(table.axes) + len(table.lines)))
-    for point, entries in table.rows:
-        cells = [*(str(point.get(axis, "")) for axis in table.axes), *(e.text() for e in entries)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    """Return a table of means in Markdown."""
+    rows = [
+        [*(str(point.get(axis, "")) for axis in table.axes), *(e.text() for e in entries)]
+        for point, entries in table.rows
+    ]
+    return markdown_rows([*table.axes, *table.lines], rows)
 
 
 def latex(table: MetricTable, caption: str) -> str:

@@ -56,6 +56,9 @@ def test_every_mark_of_a_page_becomes_a_table(page):
         assert not text[mark.end() :].lstrip().startswith("|"), "a table that is not made"
     made = figures.with_tables(text, FOUND)
     assert len(re.findall(r"^\| ?---", made, re.M)) >= len(marks)
+    tables = re.findall(r"(?:^\|.*\n)+", made, re.M)
+    cells = [{len(re.findall(r"(?<!\\)\|", row)) for row in one.splitlines()} for one in tables]
+    assert all(len(each) == 1 for each in cells), "a row has other cells than the head"
 
 
 def test_every_result_is_shown_and_a_mark_without_a_result_is_an_error():
@@ -209,7 +212,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
     text = results.FigureTable(head, ("a", "b"), (("1", "2"),)).text()
     path = tmp_path / "M.csv"
     path.write_text(text)
-    assert results.read(path).markdown() == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    assert results.read(path).markdown() == "| a | b |\n|---|---|\n| 1 | 2 |"
     path.write_text(text.replace(*change))
     with pytest.raises(DataError, match=words):
         results.read(path)

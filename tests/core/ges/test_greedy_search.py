@@ -420,9 +420,11 @@ def test_a_graph_too_dense_to_search_is_refused():
         search_from_all_edges(19).run()
 
 
-def test_a_search_with_too_many_gains_is_refused(monkeypatch):
-    monkeypatch.setattr(greedy_search, "MOST_GAINS", 5000)
+def test_a_search_with_too_many_families_is_refused(monkeypatch):
+    monkeypatch.setattr(greedy_search, "MOST_ENTRIES", 20_000)
+    dense = search_from_all_edges(10)
     with pytest.raises(DataError, match="max_parents"):
-        search_from_all_edges(10).run()
+        dense.run()
+    assert sum(part.size for part in dense.families) <= 20_000
     empty, table = np.zeros((10, 10), dtype=bool), random_table(10, 60, 0, states=(2, 3))
     Search(graph_of(empty), TableGains(table), empty_families(10)).run()

@@ -1,9 +1,11 @@
 """``variant="paper"``: the constants by section of the papers, and what it refuses."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from federations import make_federation, spy
 
+from flwr_causal import simulate
 from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.read.tables import read_table
@@ -199,6 +201,27 @@ class TestTorrijos:
             assert of("fedges", fusion=fusion).options.fusion == fusion
         with pytest.raises(ConfigError, match=r"'fusion' is 0\.5.*'union' or 'c25' or 'c50'"):
             of("fedges", fusion=0.5)
+
+    def test_section_4_4_the_rounds_reach_the_graph_if_they_are_not_cut(self):
+        """A round adds ten edges of each party at most; on pigs C50 takes more than 35 rounds."""
+        rng = np.random.default_rng(0)
+        states = [rng.integers(0, 2, 1600)]
+        for _ in range(24):
+            flipped = rng.random(1600) < 0.1
+            states.append(np.where(flipped, 1 - states[-1], states[-1]))
+        table = pd.DataFrame(np.array(["no", "yes"])[np.stack(states, 1)])
+        table.columns = [f"x{k:02d}" for k in range(25)]
+        chain = np.eye(25, k=1, dtype=bool)
+        tables = [table[k::4] for k in range(4)]
+
+        def missing(**options):
+            run = simulate("fedges", tables, variant="paper", fusion="c50", **options)
+            found = run.graph.adjacency | run.graph.adjacency.T
+            return (chain & ~found).sum(), (np.triu(found) & ~chain).sum()
+
+        cut, _ = missing(max_rounds=1)
+        assert cut > 4
+        assert missing() == (0, 0)
 
     def test_section_3_the_start_is_fused_or_overwritten(self):
         assert of("fedges").options.chosen_start == "fuse"

@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 
 from benchmarks import scenario
 from benchmarks.results import FigureTable, read
-from benchmarks.tables import ERROR_RUNS, Entry, MetricTable, markdown_rows
+from benchmarks.tables import ERROR_RUNS, Entry, MetricTable
 from flwr_causal.app.methods import OWN_METHODS
+from flwr_causal.core.words import markdown_table
 from flwr_causal.errors import DataError
 
 ROOT = Path(__file__).parents[1]
@@ -131,7 +132,7 @@ def worlds(shown: list[FigureTable]) -> str:
     ]
     last = reversed(sorted(own)[-WORST:])
     worst = "; ".join(f"{line} with {world} ({value:.1f})" for value, line, world in last)
-    return f"{markdown_rows(('world', *lines), table)}\n\nThe worst of our own: {worst}."
+    return f"{markdown_table(('world', *lines), table)}\n\nThe worst of our own: {worst}."
 
 
 #: Runs of a point from which their number is not written beside it: most papers have ten.
@@ -158,7 +159,7 @@ def paper_table(entries: list[dict[str, Any]], found: Mapping[str, FigureTable])
         "the paper's algorithm", "ours by default", "best other", "exchanges; CPU seconds",
         "remark",
     )  # fmt: skip
-    return markdown_rows(head, (_experiment(entry, found) for entry in entries))
+    return markdown_table(head, (_experiment(entry, found) for entry in entries))
 
 
 def _experiment(entry: dict[str, Any], found: Mapping[str, FigureTable]) -> tuple[str, ...]:
@@ -321,7 +322,7 @@ def evidence_table(rows: Sequence[Evidence]) -> str:
                 f"[all lines]({entry['page']}.md)",
             )
         )
-    return markdown_rows(head, table)
+    return markdown_table(head, table)
 
 
 def _shown(entry: Entry, enough: float = PAPER_RUNS) -> str:
@@ -370,7 +371,7 @@ def comparison(name: str) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
     notes = [line.removeprefix(NOTE) for line in lines if line.startswith(NOTE)]
     head, *rows = csv.reader(lines[len(notes) :])
-    return "\n\n".join([*notes, markdown_rows(head, rows)])
+    return "\n\n".join([*notes, markdown_table(head, rows)])
 
 
 def with_tables(page: str, found: Mapping[str, FigureTable], folder: str = "results") -> str:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks.baselines import ALWAYS
 from benchmarks.scenario import find
-from benchmarks.tables import WORLD, Entry, MetricTable, markdown, markdown_rows, with_world
+from benchmarks.tables import WORLD, Entry, MetricTable, markdown, with_world
+from flwr_causal.core.words import markdown_table
 from flwr_causal.data.spreadsheet import guarded, unguarded
 from flwr_causal.errors import DataError
 
@@ -115,7 +116,7 @@ class FigureTable:
     def markdown(self) -> str:
         """Return its tables as Markdown; of a scenario, a table for each metric that is shown."""
         if "axes" not in self.head:
-            return markdown_rows(self.columns, self.rows)
+            return markdown_table(self.columns, self.rows)
         shown = _names(self.head["shown"])
         tables = [
             table

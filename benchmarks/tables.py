@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.scores import OF_WORLD
+from flwr_causal.core.words import markdown_table
 from flwr_causal.data.spreadsheet import write_csv
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ERROR_RUNS = 5
 #: Digits after the point where a mean is at least so large.
 DIGITS = ((100, 0), (10, 1), (1, 2), (0, 3))
-# Below it a number has an exponent: as 0.000 an h of 1e-11 would look like one of 0.
+#: Below it a number has an exponent: as 0.000 an h of 1e-11 would look like one of 0.
 SMALL = 5e-4
 
 
@@ -158,20 +159,13 @@ def with_world(found: Sequence[MetricTable]) -> list[MetricTable]:
     ]
 
 
-def markdown_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown; a bar in a cell, as of ``|W|``, does not end the cell."""
-    lines = ([cell.replace("|", r"\|") for cell in row] for row in (head, *rows))
-    first, *others = ("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join([first, "|" + "---|" * len(head), *others])
-
-
 def markdown(table: MetricTable) -> str:
     """Return a table of means in Markdown."""
     rows = [
         [*(str(point.get(axis, "")) for axis in table.axes), *(e.text() for e in entries)]
         for point, entries in table.rows
     ]
-    return markdown_rows([*table.axes, *table.lines], rows)
+    return markdown_table([*table.axes, *table.lines], rows)
 
 
 def latex(table: MetricTable, caption: str) -> str:

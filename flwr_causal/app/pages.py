@@ -24,6 +24,7 @@ from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.core.documented import meaning
 from flwr_causal.core.options import option_types
+from flwr_causal.core.words import markdown_table
 from flwr_causal.data.check.checks import RULES as OF_CHECKS
 from flwr_causal.data.check.handling import Handling
 from flwr_causal.data.check.rules import table_of
@@ -178,16 +179,18 @@ def renew_rules(text: str) -> str:
 
     before, _, rest = text.partition(BEGIN_RULES)
     _, _, after = rest.partition(END)
-    lines = [
-        "| Tables | `training` | `weights` | `learner` | What is sent |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.where} | `{row.training}` | {f'`{row.weights}`' if row.weights else ''} "
-        f"| {row.learner} | {row.sent} |"
+    heads = ("Tables", "`training`", "`weights`", "`learner`", "What is sent")
+    rows = [
+        (
+            row.where,
+            f"`{row.training}`",
+            f"`{row.weights}`" if row.weights else "",
+            row.learner,
+            row.sent,
+        )
         for row in ROWS
     ]
-    return before + BEGIN_RULES + "\n" + "\n".join(lines) + "\n\n" + END + after
+    return f"{before}{BEGIN_RULES}\n{markdown_table(heads, rows)}\n\n{END}{after}"
 
 
 def renew_notices(text: str) -> str:
@@ -256,19 +259,20 @@ def renew_contracts(text: str) -> str:
 
 
 def _agreement() -> str:
-    lines = [f"| `{one.name}` | {meaning(Setup, one.name)} |" for one in fields(Setup)]
-    return "\n".join(["| Sent once to each party | Meaning |", "|---|---|", *lines]) + "\n"
+    rows = [(f"`{one.name}`", meaning(Setup, one.name)) for one in fields(Setup)]
+    return markdown_table(("Sent once to each party", "Meaning"), rows) + "\n"
 
 
 def _section(title: str, options: Sequence[Option], *, who: bool = False) -> str:
-    lines = [f"## {title}", "", "| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    rows = []
     for option in options:
-        text = PAGE.sub(r"[\1](\1.md)", option.meaning.replace("|", "\\|"))
+        text = PAGE.sub(r"[\1](\1.md)", option.meaning)
         if who and (owners := _owners(option.key)):
             text += f" {owners}"
         default = "" if option.default in (None, "") else f"`{option.toml}`"
-        lines.append(f"| `{option.key}` | {values_in_words(option.kind)} | {default} | {text} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"`{option.key}`", values_in_words(option.kind), default, text))
+    table = markdown_table(("Key", "Value", "Default", "Meaning"), rows)
+    return f"## {title}\n\n{table}\n"
 
 
 def _owners(key: str) -> str:

@@ -1,4 +1,4 @@
-"""Texts: lists of names and values, numbers in words, names that look alike, foreign texts."""
+"""Texts: lists, tables, numbers in words, names that look alike, texts of others."""
 
 from __future__ import annotations
 
@@ -146,3 +146,9 @@ def counted(number: int, thing: str) -> str:
         return f"1 {thing}"
     plural = f"{thing[:-1]}ies" if thing in ("party", "reply") else f"{thing}s"
     return f"{number:,} {plural}"
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown; a bar in a cell, as of ``|W|``, does not end the cell."""
+    first, *others = ([cell.replace("|", r"\|") for cell in row] for row in (heads, *rows))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (first, ["---"] * len(heads), *others))

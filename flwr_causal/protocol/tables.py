@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.contract.report import PARTS
+from flwr_causal.core.words import markdown_table
 from flwr_causal.protocol.schema import FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape
     from flwr_causal.protocol.contract import Contract
@@ -21,7 +22,8 @@ def leaves(contract: Contract) -> str:
         for number, item in enumerate(exchange.returns):
             head = (f"`{exchange.name}`", exchange.when_in_words) if number == 0 else ("", "")
             rows.append((*head, _returned(item), _size(item.shape), _combination(exchange, item)))
-    return _table(("Exchange", "When", "Leaves the party", "Size", "Combined by the server"), rows)
+    heads = ("Exchange", "When", "Leaves the party", "Size", "Combined by the server")
+    return markdown_table(heads, rows) + "\n"
 
 
 def row_entries(contracts: Iterable[Contract]) -> str:
@@ -32,13 +34,12 @@ def row_entries(contracts: Iterable[Contract]) -> str:
             for item in exchange.returns:
                 if item.rows:
                     places.setdefault((contract.method, item), []).append(f"`{exchange.name}`")
-    return _table(
-        ("Method", "Leaves the party", "An entry for", "Size", "In the exchanges"),
-        [
-            (f"`{method}`", _named(item), item.rows, _size(item.shape), ", ".join(names))
-            for (method, item), names in places.items()
-        ],
-    )
+    heads = ("Method", "Leaves the party", "An entry for", "Size", "In the exchanges")
+    rows = [
+        (f"`{method}`", _named(item), item.rows, _size(item.shape), ", ".join(names))
+        for (method, item), names in places.items()
+    ]
+    return markdown_table(heads, rows) + "\n"
 
 
 def is_sent(contract: Contract) -> str:
@@ -55,7 +56,7 @@ def is_sent(contract: Contract) -> str:
         ]
         known.update(exchange.sends)
         rows.append((f"`{exchange.name}`", exchange.meaning, "; ".join(things) or "nothing"))
-    return _table(("Exchange", "What it is for", "A party is sent"), rows)
+    return markdown_table(("Exchange", "What it is for", "A party is sent"), rows) + "\n"
 
 
 def report(contracts: Iterable[Contract]) -> str:
@@ -68,7 +69,7 @@ def report(contracts: Iterable[Contract]) -> str:
             methods = [f"`{one.method}`" for one in known if fact.part in one.reports]
             when = f"{PARTS[fact.part]} ({', '.join(methods)})"
         rows.append((f"`{fact.key}`", fact.meaning, fact.each or "table", when))
-    return _table(("Key", "Meaning", "One for each", "When"), rows)
+    return markdown_table(("Key", "Meaning", "One for each", "When"), rows) + "\n"
 
 
 def _named(item: Disclosure | Sent) -> str:
@@ -95,12 +96,3 @@ def _combination(exchange: Exchange, item: Disclosure) -> str:
     if item.combine == "mean":
         return "averaged" if exchange.weight == "one" else "averaged, weighted by rows"
     return "added up" if item.combine == "sum" else "kept by party"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *([_cell(text) for text in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -212,7 +212,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
     text = results.FigureTable(head, ("a", "b"), (("1", "2"),)).text()
     path = tmp_path / "M.csv"
     path.write_text(text)
-    assert results.read(path).markdown() == "| a | b |\n|---|---|\n| 1 | 2 |"
+    assert results.read(path).markdown() == "| a | b |\n| --- | --- |\n| 1 | 2 |"
     path.write_text(text.replace(*change))
     with pytest.raises(DataError, match=words):
         results.read(path)

@@ -13,7 +13,7 @@ from functools import cached_property
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.words import LISTED, some
+from flwr_causal.core.words import LISTED, markdown_table, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -114,6 +114,5 @@ def listed(
 
 def table_of(notices: Iterable[Notice]) -> str:
     """Return the table of messages in Markdown."""
-    lines = ["| Warning | Cause | Remedy |", "|---|---|---|"]
-    lines += [f"| {one.listed_as} | {one.cause} | {one.remedy} |" for one in notices if one.cause]
-    return "\n".join(lines) + "\n"
+    rows = [(one.listed_as, one.cause, one.remedy) for one in notices if one.cause]
+    return markdown_table(("Warning", "Cause", "Remedy"), rows) + "\n"
